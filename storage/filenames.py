@@ -1,0 +1,126 @@
+"""Every name on disk, made and parsed in one place.
+
+A name that is not exactly what we would write ourselves is `Unknown`: such a file is reported and never
+touched. Ids are hexadecimal, lower case, without leading zeros.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from storage.entry import ID_MAX
+from storage.position import LOG_ID_MAX
+
+CURRENT = "current"
+JOURNAL_DIRECTORY = "journal"
+LEDGER_DIRECTORY = "ledgers"
+COOKIE = "VERSION"
+LOCK = "LOCK"
+LAST_ID = "lastId"
+LEDGER_ROWS = "ledgers.rows"
+INDEX = "index"
+QUARANTINE = "quarantine"
+DIRTY = "DIRTY"
+BOOKIE_STATUS = "BOOKIE_STATUS"
+
+_DRAFT = ".draft"
+_HEX = r"(0|[1-9a-f][0-9a-f]*)"
+
+
+class FileKind(enum.Enum):
+    """What a name stands for."""
+
+    JOURNAL = "journal"
+    JOURNAL_DRAFT = "journal draft"
+    ENTRY_LOG = "entry log"
+    COMPACTING_LOG = "entry log being compacted"
+    COMPACTED_LOG = "entry log compacted"
+    LAST_MARK = "last mark"
+    LAST_MARK_DRAFT = "last mark draft"
+    LAST_ID = "last log id"
+    LEDGER_ROWS = "ledger rows"
+    LEDGER_ROWS_DRAFT = "ledger rows draft"
+    INDEX = "index"
+    INDEX_DRAFT = "index draft"
+    COOKIE = "cookie"
+    LOCK = "lock"
+    QUARANTINE = "quarantine"
+    STATE = "bookie state"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """A name taken apart. `number` is the id in it, if there is one."""
+
+    kind: FileKind
+    number: int | None = None
+
+
+_FIXED = {
+    COOKIE: FileKind.COOKIE,
+    LOCK: FileKind.LOCK,
+    LAST_ID: FileKind.LAST_ID,
+    LEDGER_ROWS: FileKind.LEDGER_ROWS,
+    LEDGER_ROWS + _DRAFT: FileKind.LEDGER_ROWS_DRAFT,
+    INDEX: FileKind.INDEX,
+    INDEX + _DRAFT: FileKind.INDEX_DRAFT,
+    QUARANTINE: FileKind.QUARANTINE,
+    DIRTY: FileKind.STATE,
+    BOOKIE_STATUS: FileKind.STATE,
+    "lastMark": FileKind.LAST_MARK,
+    "lastMark" + _DRAFT: FileKind.LAST_MARK_DRAFT,
+}
+
+# pattern, kind, the largest id that such a name can carry
+_NUMBERED = (
+    (re.compile(rf"{_HEX}\.txn"), FileKind.JOURNAL, ID_MAX),
+    (re.compile(rf"{_HEX}\.txn\.draft"), FileKind.JOURNAL_DRAFT, ID_MAX),
+    (re.compile(rf"{_HEX}\.log"), FileKind.ENTRY_LOG, LOG_ID_MAX),
+    (re.compile(rf"{_HEX}\.log\.compacting"), FileKind.COMPACTING_LOG, LOG_ID_MAX),
+    (re.compile(rf"{_HEX}\.log\.{_HEX}\.compacted"), FileKind.COMPACTED_LOG, LOG_ID_MAX),
+)
+_INDEXED_MARK = re.compile(r"lastMark\.(0|[1-9][0-9]*)")
+
+
+def journal(journal_id: int) -> str:
+    return f"{journal_id:x}.txn"
+
+
+def entry_log(log_id: int) -> str:
+    return f"{log_id:x}.log"
+
+
+def compacting_log(log_id: int) -> str:
+    return entry_log(log_id) + ".compacting"
+
+
+def compacted_log(new_id: int, victim_id: int) -> str:
+    return f"{entry_log(new_id)}.{victim_id:x}.compacted"
+
+
+def last_mark(journal_index: int | None = None) -> str:
+    """`lastMark`, or with several journal directories the mark of one of them."""
+    return "lastMark" if journal_index is None else f"lastMark.{journal_index}"
+
+
+def draft(name: str) -> str:
+    """Where a file is written before it is renamed to `name`.
+
+    BookKeeper takes whatever ends in `.txn` for a journal, and must not see an unfinished one.
+    """
+    return name + _DRAFT
+
+
+def parse(name: str) -> FileName:
+    """What the name stands for; `UNKNOWN` for anything that we or a bookie would not have written."""
+    if name in _FIXED:
+        return FileName(_FIXED[name])
+    for pattern, kind, number_max in _NUMBERED:
+        match = pattern.fullmatch(name)
+        if match and all(int(group, 16) <= number_max for group in match.groups()):
+            return FileName(kind, int(match.group(1), 16))
+    match = _INDEXED_MARK.fullmatch(name)
+    return FileName(FileKind.LAST_MARK, int(match.group(1))) if match else FileName(FileKind.UNKNOWN)

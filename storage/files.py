@@ -1,0 +1,112 @@
+"""What we ask of the outside: files and directories, with the durability of each verb stated.
+
+Two adapters stand behind these ports: `storage.posix_files`, and the simulated disk of
+`recovery.crashlab.disk`, which forgets whatever a sentence here does not promise. Every verb raises
+`OSError` when the system refuses. After a failed `write` or `sync` the content of the file is
+indeterminate, and a later `sync` that succeeds proves nothing about the earlier bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+
+class Closing(Protocol):
+    """Owned by a `with`; closing makes nothing durable."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Closing: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class ReadFile(Closing, Protocol):
+    """A file open for reading, perhaps beside the process that writes it."""
+
+    @property
+    def name(self) -> str:
+        """How to name the file to a person."""
+
+    def size(self) -> int:
+        """Bytes in the file at this moment."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """`size` bytes from `offset`; fewer only where the file ends. Says nothing about durability."""
+
+    def __enter__(self) -> ReadFile: ...
+
+
+class WriteFile(Closing, Protocol):
+    """A file open for writing, at any offset."""
+
+    @property
+    def name(self) -> str:
+        """How to name the file to a person."""
+
+    def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
+        """All of the buffers, one behind the other, or `OSError`. Not durable until `sync` returns."""
+
+    def zero_fill(self, offset: int, size: int) -> None:
+        """Zeros that occupy their blocks, so that writing there later moves no metadata.
+
+        Not durable until `sync` returns.
+        """
+
+    def sync(self) -> None:
+        """When it returns, everything written and the size are durable.
+
+        The file's name is not: see `Directory.sync`.
+        """
+
+    def __enter__(self) -> WriteFile: ...
+
+
+class Lock(Closing, Protocol):
+    """The exclusive lock of a directory; gone when closed, or when the process ends."""
+
+    def __enter__(self) -> Lock: ...
+
+
+class Directory(Protocol):
+    """One directory. A change of names is not durable until `sync` returns, in whatever order it was made."""
+
+    @property
+    def path(self) -> str:
+        """How to name the directory to a person."""
+
+    def names(self) -> list[str]:
+        """The names in it now, sorted. A power cut may still take one of them away, or bring one back."""
+
+    def directory(self, name: str) -> Directory:
+        """The directory of that name inside this one; it need not exist yet."""
+
+    def make(self) -> None:
+        """Makes this directory unless it exists. Its name is durable after the parent's `sync`."""
+
+    def open(self, name: str) -> ReadFile:
+        """The file of that name, for reading; `FileNotFoundError` when there is none."""
+
+    def create(self, name: str) -> WriteFile:
+        """A new, empty file; `FileExistsError` when the name is taken. The name is durable after `sync`."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives a file another name, replacing what had it, in one step. Durable after `sync`."""
+
+    def remove(self, name: str) -> None:
+        """Takes the name away. Until `sync` returns, a power cut may bring the file back."""
+
+    def sync(self) -> None:
+        """When it returns, the names in this directory are durable.
+
+        The files' content is not: see `WriteFile.sync`.
+        """
+
+    def lock(self, name: str) -> Lock:
+        """Takes the exclusive lock kept in that file, or raises `StoreLocked` at once."""

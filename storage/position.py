@@ -1,0 +1,58 @@
+"""Places in files, as types: each says which byte it means, and the type checker keeps them apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LENGTH_WORD_SIZE = 4
+LOG_ID_MAX = 0x7FFF_FFFF
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JournalPosition:
+    """The offset of a record's length word in a journal. Ordered as the journals were written."""
+
+    journal_id: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.journal_id:x}.txn@{self.offset}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogPosition:
+    """The offset of a record's *length word* in an entry log: what a scan walks along."""
+
+    log_id: int
+    offset: int
+
+    @property
+    def location(self) -> EntryLocation:
+        return EntryLocation(self.log_id, self.offset + LENGTH_WORD_SIZE)
+
+    def __str__(self) -> str:
+        return f"{self.log_id:x}.log@{self.offset}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EntryLocation:
+    """The offset of an entry's *first byte* in an entry log, behind the length word: what the index holds."""
+
+    log_id: int
+    offset: int
+
+    @property
+    def position(self) -> LogPosition:
+        return LogPosition(self.log_id, self.offset - LENGTH_WORD_SIZE)
+
+    @property
+    def packed(self) -> int:
+        """The log id in the upper half of an i64, the offset in the lower: BookKeeper's form."""
+        return self.log_id << 32 | self.offset
+
+    @classmethod
+    def unpack(cls, packed: int) -> EntryLocation:
+        return cls(packed >> 32, packed & 0xFFFF_FFFF)
+
+    def __str__(self) -> str:
+        return f"{self.log_id:x}.log+{self.offset}"

@@ -1,0 +1,185 @@
+"""Files and directories of a POSIX system: the only module that syncs, renames, locks or fills.
+
+Writes are not buffered here, so what `write` has accepted is in the kernel and survives the process;
+only `sync` makes it survive the machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from storage.errors import StoreLocked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+    from storage.files import Directory, Lock, ReadFile, WriteFile
+
+_BUFFERS_PER_WRITE = 1024  # IOV_MAX on Linux
+_ZEROS = bytes(1 << 20)
+
+
+class _Descriptor:
+    """A file descriptor that is closed once, by its `with`."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = descriptor
+        self.name = name
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+
+class PosixReadFile(_Descriptor):
+    """A file open for reading. Threads may share it: every read names its own offset."""
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        first = os.pread(self._descriptor, size, offset)
+        if len(first) == size or not first:
+            return first
+        return b"".join([first, *self._rest(offset + len(first), size - len(first))])
+
+    def _rest(self, offset: int, size: int) -> Iterator[bytes]:
+        # A signal or a large request can cut a pread short; only an empty answer means the end of the file.
+        while size and (piece := os.pread(self._descriptor, size, offset)):
+            yield piece
+            offset += len(piece)
+            size -= len(piece)
+
+
+class PosixWriteFile(_Descriptor):
+    """A file open for writing."""
+
+    def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
+        pending = iter(buffers)
+        while batch := [memoryview(buffer).cast("B") for buffer in islice(pending, _BUFFERS_PER_WRITE)]:
+            offset = self._write_all(offset, batch)
+
+    def _write_all(self, offset: int, batch: list[memoryview]) -> int:
+        while batch:
+            written = os.pwritev(self._descriptor, batch, offset)
+            offset += written
+            batch = _behind(batch, written)
+            if batch and not written:
+                raise OSError(errno.EIO, "the system accepted no byte of a write", self.name)
+        return offset
+
+    def zero_fill(self, offset: int, size: int) -> None:
+        # Written zeros, not fallocate: an overwrite of an unwritten extent moves metadata again and makes
+        # each later sync wait for the file system's own journal.
+        end = offset + size
+        while offset < end:
+            piece = memoryview(_ZEROS)[: min(len(_ZEROS), end - offset)]
+            offset = self._write_all(offset, [piece])
+
+    def sync(self) -> None:
+        _sync_content(self._descriptor)
+
+
+class PosixLock(_Descriptor):
+    """Held as long as the descriptor is open: the system releases it when the process ends."""
+
+
+class PosixDirectory:
+    """A directory of the file system."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+
+    @property
+    def path(self) -> str:
+        return str(self._path)
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self._path))  # noqa: PTH208 - names are wanted, not paths
+
+    def directory(self, name: str) -> Directory:
+        return PosixDirectory(self._path / name)
+
+    def make(self) -> None:
+        self._path.mkdir(exist_ok=True)
+
+    def open(self, name: str) -> ReadFile:
+        return open_file(self._path / name)
+
+    def create(self, name: str) -> WriteFile:
+        path = self._path / name
+        return PosixWriteFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), str(path))
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self._path / old, self._path / new)  # noqa: PTH105 - the atomic one, by its own name
+
+    def remove(self, name: str) -> None:
+        (self._path / name).unlink()
+
+    def sync(self) -> None:
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, name: str) -> Lock:
+        path = self._path / name
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _take(descriptor, str(path))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return PosixLock(descriptor, str(path))
+
+
+def open_file(path: str | os.PathLike[str]) -> PosixReadFile:
+    """The file at a path, for reading."""
+    return PosixReadFile(os.open(path, os.O_RDONLY), os.fspath(path))
+
+
+def _behind(batch: list[memoryview], written: int) -> list[memoryview]:
+    """What is left of the buffers after a write that took only so many bytes."""
+    for index, buffer in enumerate(batch):
+        if written < len(buffer):
+            return [buffer[written:], *batch[index + 1 :]]
+        written -= len(buffer)
+    return []
+
+
+def _sync_content(descriptor: int) -> None:
+    full_sync = getattr(fcntl, "F_FULLFSYNC", None)
+    if full_sync is not None:  # macOS: fsync alone leaves the data in the drive's cache
+        fcntl.fcntl(descriptor, full_sync)
+    else:
+        os.fdatasync(descriptor)
+
+
+def _take(descriptor: int, path: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as busy:
+        raise StoreLocked(path, _holder(descriptor)) from busy
+    # For the message that the next opener gets; the lock itself is the flock, not this text.
+    os.pwrite(descriptor, b"%-20d\n" % os.getpid(), 0)
+
+
+def _holder(descriptor: int) -> int | None:
+    text = os.pread(descriptor, 32, 0).strip()
+    return int(text) if text.isdigit() else None
