@@ -14,6 +14,9 @@ NO_ENTRY = -1
 ENTRY_SIZE_MAX = 5 * 1024 * 1024 - 500
 """What a bookie takes unless it is told otherwise, as bytes of the whole entry."""
 
+RECORD_SIZE_MAX = 32 << 20
+"""Above this a reader takes a length for damage, not for a request to allocate."""
+
 
 class DigestType(enum.Enum):
     """How an entry's bytes are protected. The values are those of BookKeeper's ledger metadata."""

@@ -1,0 +1,130 @@
+"""The VERSION file: whose directory this is.
+
+    5                                          layout version; below 3 the files are laid out otherwise
+    bookieHost: "127.0.0.1:3181"               from version 4 on: protobuf's text format
+    journalDir: "/data/journal"                several joined by commas
+    ledgerDirs: "1\\t/data/ledgers"             a count and as many paths, joined by tabs
+    instanceId: "…"
+    indexDirs: "…"                             only when they are not the ledger directories
+
+Version 3 has four plain lines: 3, host, journal directory, ledger directories.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from storage.outcome import Damaged, Flaw, Torn
+
+VERSION = 5
+_PLAIN_VERSION = 3
+_PLAIN_LINES = 4
+SIZE_MAX = 1 << 20
+"""No cookie comes near this; a reader takes no more into memory."""
+
+_FIELD = re.compile(r'(\w+):\s*"((?:[^"\\\n]|\\.)*)"')
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))")
+_NAMED_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_WRITTEN_ESCAPES = {"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r": r"\r"}
+_KNOWN = ("bookieHost", "journalDir", "ledgerDirs", "instanceId", "indexDirs")
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """Who owns a directory. Paths are as they were when it was stamped; a copy or a restore has others."""
+
+    bookie_host: str
+    journal_directories: tuple[str, ...]
+    ledger_directories: tuple[str, ...]
+    instance_id: str | None = None
+    index_directories: tuple[str, ...] | None = None
+    layout_version: int = VERSION
+
+
+def encode(cookie: Cookie) -> bytes:
+    """The whole file, as a bookie would write it."""
+    fields = {
+        "bookieHost": cookie.bookie_host,
+        "journalDir": ",".join(cookie.journal_directories),
+        "ledgerDirs": _join(cookie.ledger_directories),
+        "instanceId": cookie.instance_id,
+        "indexDirs": None if cookie.index_directories is None else _join(cookie.index_directories),
+    }
+    lines = [f'{name}: "{_escape(value)}"' for name, value in fields.items() if value is not None]
+    return "\n".join([str(cookie.layout_version), *lines, ""]).encode()
+
+
+def decode(data: bytes) -> Cookie | Torn | Damaged:
+    """What the whole file says."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        return Damaged(error.start, Flaw.BAD_TEXT, "not UTF-8")
+    first, newline, rest = text.partition("\n")
+    if not newline:
+        return Torn(0, Flaw.FILE_SHORT)
+    if not first.isascii() or not first.isdigit():
+        return Damaged(0, Flaw.BAD_TEXT, "no layout version in the first line")
+    version = int(first) if len(first) < 10 else VERSION + 1
+    if version > VERSION:
+        return Damaged(0, Flaw.FUTURE_VERSION, f"layout {first[:20]}")
+    if version < _PLAIN_VERSION:
+        return Damaged(0, Flaw.BAD_VERSION, f"layout {version} is older than this format")
+    return _decode_plain(rest) if version == _PLAIN_VERSION else _decode_fields(rest, version, len(first) + 1)
+
+
+def _decode_plain(text: str) -> Cookie | Torn | Damaged:
+    lines = text.split("\n")
+    if len(lines) < _PLAIN_LINES:  # three lines, and what follows the last newline
+        return Torn(0, Flaw.FILE_SHORT)
+    ledger_directories = _split(lines[2])
+    if ledger_directories is None:
+        return Damaged(0, Flaw.BAD_TEXT, "ledger directories")
+    return Cookie(lines[0], tuple(lines[1].split(",")), ledger_directories, layout_version=_PLAIN_VERSION)
+
+
+def _decode_fields(text: str, version: int, offset: int) -> Cookie | Torn | Damaged:
+    fields: dict[str, str] = {}
+    for line in text.split("\n"):
+        match = _FIELD.fullmatch(line.strip())
+        if match:
+            fields[match.group(1)] = _ESCAPE.sub(_unescape, match.group(2))
+        elif line.strip():
+            return Damaged(offset, Flaw.BAD_TEXT, "a line that is no field")
+        offset += len(line.encode()) + 1
+    missing = [name for name in _KNOWN[:3] if name not in fields]
+    if missing:
+        return Torn(0, Flaw.FILE_SHORT) if not text.endswith("\n") else _no_field(missing[0])
+    ledgers = _split(fields["ledgerDirs"])
+    indexes = _split(fields["indexDirs"]) if "indexDirs" in fields else ()
+    if ledgers is None or indexes is None:
+        return Damaged(0, Flaw.BAD_TEXT, "the count of directories disagrees with their list")
+    journals = tuple(fields["journalDir"].split(","))
+    return Cookie(fields["bookieHost"], journals, ledgers, fields.get("instanceId"), indexes or None, version)
+
+
+def _no_field(name: str) -> Damaged:
+    return Damaged(0, Flaw.BAD_TEXT, f"no {name}")
+
+
+def _join(directories: tuple[str, ...]) -> str:
+    return "\t".join([str(len(directories)), *directories])
+
+
+def _split(joined: str) -> tuple[str, ...] | None:
+    count, *directories = joined.split("\t")
+    return tuple(directories) if count == str(len(directories)) else None
+
+
+def _escape(value: str) -> str:
+    return "".join(_WRITTEN_ESCAPES.get(character, character) for character in value)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    octal, hexadecimal, character = match.groups()
+    if octal:
+        return chr(int(octal, 8) & 0xFF)
+    if hexadecimal:
+        return chr(int(hexadecimal, 16))
+    return _NAMED_ESCAPES.get(character, character)

@@ -1,0 +1,56 @@
+"""The index's keys and values: for each ledger its entries' places, in the order of their ids.
+
+    key      ledger id i64
+    value    entry id i64 ┼ location i64        location = log id << 32 | offset of the entry's first byte
+
+One key holds many values of the same size (LMDB's DUPSORT | DUPFIXED). Big-endian, so that the bytes sort as
+the numbers do; ids are never negative.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from storage.outcome import Damaged, Flaw
+from storage.position import EntryLocation
+
+if TYPE_CHECKING:
+    from storage.codec.digest import Buffer
+
+_KEY = struct.Struct(">q")
+_VALUE = struct.Struct(">qq")
+
+KEY_SIZE = _KEY.size
+VALUE_SIZE = _VALUE.size
+
+
+def encode_key(ledger_id: int) -> bytes:
+    return _KEY.pack(ledger_id)
+
+
+def decode_key(key: Buffer) -> int | Damaged:
+    if len(key) != KEY_SIZE:
+        return Damaged(0, Flaw.FILE_SHORT, f"a key of {len(key)} bytes")
+    (ledger_id,) = _KEY.unpack(key)
+    return Damaged(0, Flaw.LEDGER_NEGATIVE) if ledger_id < 0 else int(ledger_id)
+
+
+def encode_value(entry_id: int, location: EntryLocation) -> bytes:
+    return _VALUE.pack(entry_id, location.packed)
+
+
+def encode_floor(entry_id: int) -> bytes:
+    """The smallest value an entry can have: where a search for it begins."""
+    return _VALUE.pack(entry_id, 0)
+
+
+def decode_value(value: Buffer) -> tuple[int, EntryLocation] | Damaged:
+    if len(value) != VALUE_SIZE:
+        return Damaged(0, Flaw.FILE_SHORT, f"a value of {len(value)} bytes")
+    entry_id, packed = _VALUE.unpack(value)
+    if entry_id < 0:
+        return Damaged(0, Flaw.ENTRY_NEGATIVE)
+    if packed <= 0:
+        return Damaged(8, Flaw.BAD_FIELD, "no location")
+    return entry_id, EntryLocation.unpack(packed)

@@ -1,0 +1,111 @@
+"""The lastMark file: from where the journals must be replayed.
+
+    0         8        16   20        24           32               40         48        56         64    68
+    ├─────────┼────────┼────┼─────────┼────────────┼────────────────┼──────────┼─────────┼──────────┼─────┤
+    │ journal │ offset │LSMK│ version │ generation │ newest journal │ last log │ its end │ rows end │ crc │
+    └─────────┴────────┴────┴─────────┴────────────┴────────────────┴──────────┴─────────┴──────────┴─────┘
+
+The first 16 bytes are BookKeeper's whole file, and it ignores what follows. The crc is CRC-32C over all 64
+bytes before it. Exactly 16 bytes: a bookie wrote it. None: a bookie crashed while it rewrote the file in
+place, and its rule is to replay everything. Any other size or a wrong crc is damage, never "no trailer".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from storage.outcome import Damaged, Flaw, Torn
+from storage.position import JournalPosition, LogPosition
+
+if TYPE_CHECKING:
+    from storage.codec.digest import Buffer
+
+OUR_MAGIC = b"LSMK"
+VERSION = 1
+NO_LOG = -1
+
+_POSITION = struct.Struct(">qq")
+_TRAILER = struct.Struct(">4sIQqqqq")
+_CHECKSUM = struct.Struct(">I")
+
+BOOKIE_SIZE = _POSITION.size
+SIZE = _POSITION.size + _TRAILER.size + _CHECKSUM.size
+
+
+@dataclass(frozen=True, slots=True)
+class Trailer:
+    """What we know at a checkpoint beyond the mark itself."""
+
+    generation: int
+    newest_journal: int
+    """The newest journal whose name is durable."""
+    log_end: LogPosition | None
+    """Where the newest entry log's durable content ends; `None` before the first."""
+    rows_end: int
+    """Where the durable content of the ledger rows ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Every journal record before `position` is in entry log and index. A bookie's mark has no trailer."""
+
+    position: JournalPosition
+    trailer: Trailer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyMark:
+    """A file of no bytes: replay every journal there is."""
+
+
+def encode(mark: Mark) -> bytes:
+    """The whole file."""
+    position = _POSITION.pack(mark.position.journal_id, mark.position.offset)
+    if mark.trailer is None:
+        return position
+    trailer = mark.trailer
+    log_id, log_end = (trailer.log_end.log_id, trailer.log_end.offset) if trailer.log_end else (NO_LOG, 0)
+    summed = position + _TRAILER.pack(
+        OUR_MAGIC, VERSION, trailer.generation, trailer.newest_journal, log_id, log_end, trailer.rows_end
+    )
+    return summed + _CHECKSUM.pack(crc32c(summed))
+
+
+def decode(data: Buffer) -> Mark | EmptyMark | Torn | Damaged:
+    """What the whole file says."""
+    data = bytes(data)
+    if not data:
+        return EmptyMark()
+    if len(data) < BOOKIE_SIZE:
+        return Torn(0, Flaw.FILE_SHORT)
+    position = JournalPosition(*_POSITION.unpack_from(data))
+    trailer = None if len(data) == BOOKIE_SIZE else _decode_trailer(data)
+    if isinstance(trailer, Damaged):
+        return trailer
+    if position.journal_id < 0 or position.offset < 0:
+        return Damaged(0, Flaw.BAD_FIELD, f"journal {position.journal_id}, offset {position.offset}")
+    return Mark(position, trailer)
+
+
+def _decode_trailer(data: bytes) -> Trailer | Damaged:
+    if len(data) < SIZE:
+        return Damaged(BOOKIE_SIZE, Flaw.FILE_SHORT, f"{len(data)} bytes")
+    (checksum,) = _CHECKSUM.unpack_from(data, SIZE - _CHECKSUM.size)
+    if checksum != crc32c(data[: SIZE - _CHECKSUM.size]):
+        return Damaged(0, Flaw.CHECKSUM)
+    magic, version, generation, newest, log_id, log_end, rows_end = _TRAILER.unpack_from(data, BOOKIE_SIZE)
+    if magic != OUR_MAGIC:
+        return Damaged(BOOKIE_SIZE, Flaw.BAD_MAGIC)
+    if version != VERSION:
+        flaw = Flaw.FUTURE_VERSION if version > VERSION else Flaw.BAD_VERSION
+        return Damaged(BOOKIE_SIZE + len(OUR_MAGIC), flaw, f"version {version}")
+    if len(data) > SIZE:
+        return Damaged(SIZE, Flaw.NOT_ZERO, f"{len(data)} bytes")
+    if log_id < NO_LOG or min(newest, log_end, rows_end) < 0:
+        return Damaged(BOOKIE_SIZE, Flaw.BAD_FIELD)
+    end = None if log_id == NO_LOG else LogPosition(log_id, log_end)
+    return Trailer(generation, newest, end, rows_end)

@@ -1,0 +1,150 @@
+"""The group and its seal: what one leader writes with one write and one sync.
+
+    group    ├ [atomic mark] ┼ record ┼ record ┼ … ┼ padding record … seal ┤  to a multiple of the alignment
+
+    seal     0    4         5       6   8         16     24         32            40
+             ├────┼─────────┼───────┼───┼─────────┼──────┼──────────┼─────────────┼─ …
+             │LSSL│ version │ flags │ 0 │ journal │ salt │ sequence │ group start │
+             └────┴─────────┴───────┴───┴─────────┴──────┴──────────┴─────────────┴─ …
+             40                    48                    56             60    64
+           … ┼─────────────────────┼─────────────────────┼──────────────┼─────┤
+             │ durable: journal    │ durable: offset     │ record count │ crc │
+           … ┴─────────────────────┴─────────────────────┴──────────────┴─────┘
+
+The crc is CRC-32C over everything from the group's start up to the crc itself. `durable_up_to` says what was
+known to be durable when the group was written: damage before it is rot, never a torn tail. Journal id, salt,
+place and crc together keep a payload that contains a journal from passing for one.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from storage.codec import journal
+from storage.outcome import Damaged, Flaw
+from storage.position import JournalPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from storage.codec.digest import Buffer
+
+MAGIC = b"LSSL"
+VERSION = 1
+SIZE = 64
+CHECKSUM_SIZE = 4
+ALIGNMENTS = (512, 4096)
+
+ATOMIC_MARK = b"LSAT"
+"""Content of the padding record in front of a group that is kept whole or not at all."""
+
+_SEAL = struct.Struct(">4sBB2xqQQqqqI")
+_CHECKSUM = struct.Struct(">I")
+
+
+class GroupFlag(enum.IntFlag):
+    NONE = 0
+    ATOMIC = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What the end of a group says about it."""
+
+    journal_id: int
+    salt: int
+    sequence: int
+    group_start: int
+    durable_up_to: JournalPosition
+    record_count: int
+    flags: GroupFlag = GroupFlag.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSeal:
+    """A seal as it was found, its checksum not yet compared with the group."""
+
+    seal: Seal
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoSeal:
+    """Padding without a seal: a bookie's, or the one behind a header."""
+
+
+def header_padding(alignment: int) -> bytes:
+    """The padding record between the header and the first group; none at an alignment of 512."""
+    missing = alignment - journal.HEADER_SIZE_MAX
+    return journal.encode_free_padding(missing) if missing else b""
+
+
+def first_group_start(alignment: int) -> int:
+    return max(alignment, journal.HEADER_SIZE_MAX)
+
+
+def padding_size(position: int, alignment: int) -> int:
+    """Bytes of the sealed padding record that ends the group: to the alignment, with room for a seal."""
+    missing = -position % alignment
+    return missing if missing >= journal.PREFIX_SIZE + SIZE else missing + alignment
+
+
+def encode_group(records: Iterable[Buffer], seal: Seal, alignment: int) -> list[Buffer]:
+    """The buffers of a whole group, to be written one behind the other at `seal.group_start`.
+
+    The records are the caller's buffers, not copies.
+    """
+    buffers: list[Buffer] = list(records)
+    if seal.flags & GroupFlag.ATOMIC:
+        buffers.insert(0, encode_atomic_mark())
+    position = seal.group_start + sum(map(len, buffers))
+    unsummed = _encode(seal) + bytes(CHECKSUM_SIZE)
+    padding = journal.encode_free_padding(padding_size(position, alignment), unsummed)[:-CHECKSUM_SIZE]
+    checksum = 0
+    for buffer in (*buffers, padding):
+        checksum = crc32c(buffer, checksum)
+    buffers.append(padding + _CHECKSUM.pack(checksum))
+    return buffers
+
+
+def encode_atomic_mark() -> bytes:
+    return journal.encode_free_padding(journal.PREFIX_SIZE + len(ATOMIC_MARK), ATOMIC_MARK)
+
+
+def _encode(seal: Seal) -> bytes:
+    return _SEAL.pack(
+        MAGIC,
+        VERSION,
+        seal.flags,
+        seal.journal_id,
+        seal.salt,
+        seal.sequence,
+        seal.group_start,
+        seal.durable_up_to.journal_id,
+        seal.durable_up_to.offset,
+        seal.record_count,
+    )
+
+
+def decode(tail: Buffer) -> StoredSeal | NoSeal | Damaged:
+    """What the last 64 bytes of a padding record's content are. Zeros, or anything else unmarked: no seal."""
+    if len(tail) < SIZE or bytes(tail[: len(MAGIC)]) != MAGIC:
+        return NoSeal()
+    _, version, flags, journal_id, salt, sequence, start, durable_id, durable_offset, count = (
+        _SEAL.unpack_from(tail)
+    )
+    if version != VERSION:
+        return Damaged(4, Flaw.FUTURE_VERSION if version > VERSION else Flaw.BAD_VERSION, f"seal {version}")
+    if flags & ~GroupFlag.ATOMIC:
+        return Damaged(5, Flaw.BAD_FIELD, f"flags {flags:#x}")
+    if min(journal_id, start, durable_id, durable_offset) < 0:
+        return Damaged(8, Flaw.BAD_FIELD, "a negative place")
+    (checksum,) = _CHECKSUM.unpack_from(tail, _SEAL.size)
+    durable_up_to = JournalPosition(durable_id, durable_offset)
+    seal = Seal(journal_id, salt, sequence, start, durable_up_to, count, GroupFlag(flags))
+    return StoredSeal(seal, checksum)

@@ -1,0 +1,149 @@
+"""Which digest type a ledger uses, told from its entries: nobody wrote it down for a bookie's ledgers.
+
+Two kinds of evidence. A CRC that matches names its type almost surely. Otherwise the width of the digest is
+what is left of an entry when its payload is taken away, and the payload's size follows from the cumulative
+lengths of two neighbours (or of entry 0 alone). Votes are counted over many entries, so that one damaged
+entry never changes the answer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from storage.codec import entry as entry_codec
+from storage.codec.digest import DigestCheck, Digester, digester
+from storage.entry import DigestType
+from storage.outcome import Damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from storage.codec.digest import Buffer
+    from storage.codec.entry import Head
+
+VOTES_WANTED = 16
+"""After so many votes for one type a ledger's further entries are not looked at."""
+
+LEDGERS_MAX = 100_000
+"""The ledgers remembered at once. Of more, those first seen are forgotten, and judged anew if they return."""
+
+_TYPE_OF_WIDTH = {digest_type.width: digest_type for digest_type in DigestType}
+_MATCH_VOTES = 4  # a CRC that matches by chance is rarer than any damage to the lengths
+
+
+@dataclass(slots=True)
+class _Ledger:
+    votes: Counter[DigestType] = field(default_factory=Counter)
+    last: Head | None = None
+    settled: bool = False
+
+
+class DigestSurvey:
+    """Counts the evidence of each ledger. Holds a few numbers for each, whatever the size of the files."""
+
+    def __init__(self) -> None:
+        self._ledgers: dict[int, _Ledger] = {}
+
+    def observe(self, data: Buffer) -> None:
+        """Takes one entry's bytes into account."""
+        head = entry_codec.decode_head(data)
+        if isinstance(head, Damaged):
+            return
+        ledger = self._ledgers.get(head.ledger_id) or self._remember(head.ledger_id)
+        if not ledger.settled:
+            self._count(ledger, head, data)
+
+    def _remember(self, ledger_id: int) -> _Ledger:
+        if len(self._ledgers) >= LEDGERS_MAX:
+            del self._ledgers[next(iter(self._ledgers))]
+        self._ledgers[ledger_id] = _Ledger()
+        return self._ledgers[ledger_id]
+
+    def _count(self, ledger: _Ledger, head: Head, data: Buffer) -> None:
+        matching = matching_checksum(data)
+        by_width = _TYPE_OF_WIDTH.get(_digest_width(len(data), head, ledger.last))
+        if matching is not None:
+            ledger.votes[matching] += _MATCH_VOTES
+        if by_width is not None:
+            ledger.votes[by_width] += 1
+        ledger.last = head
+        ledger.settled = ledger.votes.total() >= VOTES_WANTED and len(ledger.votes) == 1
+
+    def digest_type(self, ledger_id: int) -> DigestType | None:
+        """The type that most of the evidence speaks for; `None` while there is none."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None or not ledger.votes:
+            return None
+        return ledger.votes.most_common(1)[0][0]
+
+
+def matching_checksum(data: Buffer) -> DigestType | None:
+    """The CRC that verifies these bytes as an entry, if one does."""
+    view = memoryview(data)
+    head = view[: entry_codec.HEAD.size]
+    if view[32:36] == crc32c(view[36:], crc32c(head)).to_bytes(4, "big"):
+        return DigestType.CRC32C
+    if len(view) >= 40 and view[32:40] == zlib.crc32(view[40:], zlib.crc32(head)).to_bytes(8, "big"):
+        return DigestType.CRC32
+    return None
+
+
+def _digest_width(size: int, head: Head, last: Head | None) -> int:
+    """What is left of the entry without head and payload; -1 where the lengths of neighbours cannot tell."""
+    if head.entry_id == 0:
+        payload = head.length
+    elif last is not None and last.entry_id == head.entry_id - 1:
+        payload = head.length - last.length
+    else:
+        return -1
+    return size - entry_codec.HEAD.size - payload
+
+
+class EntryVerifier:
+    """Checks entries of any ledger: with the digest type that was declared, else with what the survey says.
+
+    A MAC is verified where its ledger's password is known. What cannot be verified is `UNVERIFIED`.
+    """
+
+    def __init__(
+        self,
+        declared: Mapping[int, Digester] = MappingProxyType({}),
+        password_of: Callable[[int], bytes | None] = lambda _: None,
+    ) -> None:
+        self._declared = declared
+        self._password_of = password_of
+        self.survey = DigestSurvey()
+
+    def digester(self, ledger_id: int) -> Digester | None:
+        """How this ledger's entries are protected, as far as is known."""
+        if ledger_id in self._declared:
+            return self._declared[ledger_id]
+        digest_type = self.survey.digest_type(ledger_id)
+        if digest_type is DigestType.MAC and (password := self._password_of(ledger_id)) is not None:
+            return digester(DigestType.MAC, password)
+        return None if digest_type is None else Digester(digest_type)
+
+    def check(self, data: Buffer) -> DigestCheck:
+        """Whether the entry's digest belongs to its bytes; every entry checked also counts as evidence."""
+        self.survey.observe(data)
+        head = entry_codec.decode_head(data)
+        if isinstance(head, Damaged):
+            return DigestCheck.UNVERIFIED
+        known = self.digester(head.ledger_id)
+        return DigestCheck.UNVERIFIED if known is None else entry_codec.check_digest(data, known)
+
+    def proves(self, data: Buffer) -> bool:
+        """Whether a digest shows that exactly these bytes were written as an entry; counts as no evidence."""
+        head = entry_codec.decode_head(data)
+        if isinstance(head, Damaged):
+            return False
+        if matching_checksum(data) is not None:
+            return True
+        known = self.digester(head.ledger_id)
+        return known is not None and entry_codec.check_digest(data, known) is DigestCheck.OK

@@ -1,0 +1,219 @@
+"""Walking through an entry log, over damage too: what is sound is found again, what is not is an exact hole.
+
+Damage in a payload costs one entry, which keeps its place. Damage in a size breaks the chain; the next sound
+record is then searched for, and if the digest proves that everything up to it is one entry, only the four
+bytes of the size are the hole.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage.codec import entrylog as codec
+from storage.codec.digest import DigestCheck
+from storage.codec.entry import IDS
+from storage.entry import RECORD_SIZE_MAX
+from storage.entrylog_reader import LogEntry, LogMap
+from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
+from storage.position import LENGTH_WORD_SIZE, LogPosition
+from storage.resync import find_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from storage.entrylog_reader import EntryLogReader
+
+_CHAIN_MAX = 16
+"""So many records in a row that no digest proves are still believed to be framed rightly."""
+
+_CHAIN_MIN = 3
+"""So many records in a row must be framed before one that no digest can prove is believed."""
+
+_CUT = (Flaw.LENGTH_CUT, Flaw.BODY_CUT)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiller:
+    """Bytes that every scan passes over: a filler record, or a direct-I/O writer's padding."""
+
+    offset: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Bytes in [start, end) that make no sense; something sound follows them."""
+
+    start: int
+    end: int
+    flaw: Flaw
+
+
+Found = LogEntry | LogMap | LogFiller | Hole
+LogItem = Found | Stop
+
+
+class MapSource(enum.Enum):
+    """Where a log's bytes per ledger were read from."""
+
+    MAP = "map"
+    SCAN = "scan"
+
+
+@dataclass(frozen=True, slots=True)
+class LogMetadata:
+    """Bytes per ledger in one log, length words included."""
+
+    sizes: dict[int, int]
+    source: MapSource
+    stop: Stop
+    """How the map, or the scan, ended."""
+
+
+def items(reader: EntryLogReader, start: int = codec.HEADER_SIZE) -> Iterator[LogItem]:
+    """Everything from `start` on, which must be a record's place. The last item says how it ended."""
+    at = max(start, codec.HEADER_SIZE)
+    while True:
+        found = _items_at(reader, at)
+        if isinstance(found, EndOfData | Torn | Damaged):
+            yield found
+            return
+        yield from found
+        at = found[-1].end
+
+
+def survey(reader: EntryLogReader) -> None:
+    """Learns the ledgers' digest types first, so that a damaged entry cannot hide behind not knowing."""
+    at = codec.HEADER_SIZE
+    while isinstance(frame := reader.frame_at(at), codec.Frame | codec.DirectPadding):
+        if isinstance(frame, codec.Frame) and frame.kind is codec.FrameKind.ENTRY:
+            reader.verifier.survey.observe(reader.body(frame))
+        at = frame.end
+
+
+def metadata(reader: EntryLogReader) -> LogMetadata:
+    """Bytes per ledger: from the ledgers map if there is a sound one, otherwise by walking through."""
+    sizes = reader.ledgers_map()
+    if isinstance(sizes, dict):
+        return LogMetadata(sizes, MapSource.MAP, EndOfData(reader.size))
+    counted: Counter[int] = Counter()
+    stop: Stop = EndOfData(codec.HEADER_SIZE)
+    for item in items(reader):
+        match item:
+            case LogEntry():
+                counted[item.ids[0]] += item.end - item.position.offset
+            case EndOfData() | Torn() | Damaged():
+                stop = item
+    return LogMetadata(dict(counted), MapSource.SCAN, stop)
+
+
+def _items_at(reader: EntryLogReader, at: int) -> Sequence[Found] | Stop:
+    frame = reader.frame_at(at)
+    match frame:
+        case codec.Frame(kind=codec.FrameKind.ENTRY):
+            entry = reader.entry(frame)
+            doubtful = entry.check is DigestCheck.MISMATCH and not _goes_on_at(reader, frame.end)
+            return _behind_doubtful(reader, entry) if doubtful else [entry]
+        case codec.Frame(kind=codec.FrameKind.MAP):
+            return [reader.map_record(frame)]
+        case codec.Frame() | codec.DirectPadding():
+            return [LogFiller(at, frame.end)]
+        case EndOfData():
+            nothing_behind = reader.window.first_nonzero(at) is None
+            return frame if nothing_behind else _behind_damage(reader, at, Flaw.NOT_ZERO)
+        case Torn() | Damaged():
+            return _behind_damage(reader, at, frame.flaw)
+
+
+def _behind_damage(reader: EntryLogReader, at: int, flaw: Flaw) -> Sequence[Found] | Stop:
+    """What is known of the bytes from a place without framing to the next sound record."""
+    resumed = _next_sound(reader, at)
+    rescued = _rescue(reader, at, resumed)
+    if rescued is not None:
+        return [Hole(at, at + LENGTH_WORD_SIZE, flaw), rescued]
+    if resumed is not None:
+        return [Hole(at, resumed, flaw)]
+    return Torn(at, flaw) if flaw in _CUT else Damaged(at, flaw)
+
+
+def _behind_doubtful(reader: EntryLogReader, entry: LogEntry) -> Sequence[Found]:
+    """An entry with a wrong digest and nothing sound behind it: its size may be the damaged part."""
+    at = entry.position.offset
+    resumed = _next_sound(reader, at)
+    rescued = _rescue(reader, at, resumed)
+    if rescued is not None:
+        return [Hole(at, at + LENGTH_WORD_SIZE, Flaw.DIGEST), rescued]
+    if resumed is not None and resumed < entry.end:
+        return [Hole(at, resumed, Flaw.DIGEST)]
+    return [entry]
+
+
+def _next_sound(reader: EntryLogReader, at: int) -> int | None:
+    return find_record(reader.window, at + 1, lambda place: _is_sound(reader, place))
+
+
+def _rescue(reader: EntryLogReader, at: int, resumed: int | None) -> LogEntry | None:
+    """The entry between a damaged size and what follows, if its digest proves it whole."""
+    body, end = at + LENGTH_WORD_SIZE, reader.size if resumed is None else resumed
+    if not IDS.size <= end - body <= RECORD_SIZE_MAX:
+        return None
+    data = bytes(reader.window.view(body, end - body))
+    if not reader.verifier.proves(data):
+        return None
+    return LogEntry(LogPosition(reader.log_id, at), end, data, DigestCheck.OK)
+
+
+def _is_sound(reader: EntryLogReader, place: int) -> bool:
+    """Whether a record begins there that its digest, its map or its filling proves."""
+    frame = reader.frame_at(place)
+    if not isinstance(frame, codec.Frame):
+        return False
+    body = reader.body(frame)
+    match frame.kind:
+        case codec.FrameKind.ENTRY:
+            return reader.verifier.proves(body) or _is_framed(reader, frame)
+        case codec.FrameKind.MAP:
+            return not isinstance(codec.decode_map_batch(body), Damaged)
+        case codec.FrameKind.FILLER:
+            return not any(body[IDS.size :])
+
+
+def _is_framed(reader: EntryLogReader, frame: codec.Frame) -> bool:
+    """For a ledger known to carry nothing that can be verified: whether the framing holds for a while."""
+    for _ in range(_CHAIN_MIN):
+        ledger_id, _ = IDS.unpack_from(reader.body(frame))
+        known = reader.verifier.digester(ledger_id)
+        if known is None or known.verifies:
+            return False
+        match reader.frame_at(frame.end):
+            case codec.Frame(kind=codec.FrameKind.ENTRY) as following:
+                frame = following
+            case codec.Frame() | codec.DirectPadding():
+                return True
+            case EndOfData(offset=offset):
+                return reader.window.first_nonzero(offset) is None
+            case _:
+                return False
+    return True
+
+
+def _goes_on_at(reader: EntryLogReader, place: int) -> bool:
+    """Whether the framing still holds there; a few more entries with wrong digests do not break it."""
+    for _ in range(_CHAIN_MAX):
+        match reader.frame_at(place):
+            case codec.Frame(kind=codec.FrameKind.ENTRY) as frame:
+                if reader.verifier.proves(reader.body(frame)):
+                    return True
+                place = frame.end
+            case codec.Frame():
+                return _is_sound(reader, place)
+            case codec.DirectPadding():
+                return True
+            case EndOfData():
+                return reader.window.first_nonzero(place) is None
+            case _:
+                return False
+    return False

@@ -1,0 +1,217 @@
+"""Reading a journal: its items one by one, and its sealed groups.
+
+Items are every record and padding with its place, up to where the file stops making sense. Groups are what
+our own journals are made of: each is verified by its seal's one checksum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from storage.codec import journal as codec
+from storage.codec import seal as seal_codec
+from storage.codec.survey import matching_checksum
+from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
+from storage.resync import find_record
+from storage.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from storage.codec.seal import NoSeal, Seal, StoredSeal
+    from storage.codec.survey import EntryVerifier
+    from storage.files import ReadFile
+
+_LONG_HEADER = codec.Header(codec.VERSION_MAX)
+_SECTOR = 512
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record in its place; `Damaged` when it is framed but says nothing sensible."""
+
+    offset: int
+    end: int
+    record: codec.Record | Damaged
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPadding:
+    """A padding record in its place, with the seal at its end if there is one."""
+
+    offset: int
+    end: int
+    seal: StoredSeal | NoSeal | Damaged
+    atomic_mark: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A sealed group whose checksum holds."""
+
+    start: int
+    end: int
+    seal: Seal
+    records: int
+
+
+class JournalReader:
+    """One journal file, ours or a bookie's, of any version. Reads only; may stand beside a live writer."""
+
+    def __init__(self, file: ReadFile, journal_id: int) -> None:
+        self.journal_id = journal_id
+        self._window = Window(file)
+        self.size = self._window.size
+        self.header = self._read_header()
+
+    def _read_header(self) -> codec.Header | codec.Void | Damaged:
+        header = codec.decode_header(self._window.view(0, codec.HEADER_SIZE_MAX))
+        match header:
+            case Damaged(flaw=Flaw.BAD_MAGIC) if self._begins_with_an_entry():
+                return codec.VERSION_1
+            case codec.Void() if self._window.first_nonzero(0) is not None and self.size >= _SECTOR:
+                # A header is synced before its file gets a name; zeros in front of data are damage.
+                return Damaged(0, Flaw.BAD_MAGIC, "zeros in front of data")
+        return header
+
+    def _begins_with_an_entry(self) -> bool:
+        """A journal from before headers proves itself by its first record: its digest must match."""
+        frame = self._frame(0, codec.VERSION_1)
+        if not isinstance(frame, codec.Frame):
+            return False
+        return matching_checksum(self._window.view(frame.body, frame.end - frame.body)) is not None
+
+    @property
+    def framing(self) -> codec.Header:
+        """The rules its records are read by; those of the newest version when the header cannot tell."""
+        return self.header if isinstance(self.header, codec.Header) else _LONG_HEADER
+
+    @property
+    def records_start(self) -> int:
+        return self.framing.size
+
+    def items(self, start: int = 0) -> Iterator[StoredRecord | StoredPadding | Stop]:
+        """Every item from `start` on (0: from the first record). The last one says how it ended."""
+        at = max(start, self.records_start)
+        while True:
+            frame = self._frame(at, self.framing)
+            if not isinstance(frame, codec.Frame):
+                yield self._at_the_end(frame)
+                return
+            if frame.kind is codec.FrameKind.RECORD:
+                body = self._window.view(frame.body, frame.end - frame.body)
+                yield StoredRecord(at, frame.end, codec.decode_record(body, self.framing.version))
+            else:
+                yield self._padding(frame)
+            at = frame.end
+
+    def _frame(self, at: int, header: codec.Header) -> codec.Frame | Stop:
+        return codec.frame(self._window.view(at, codec.PREFIX_SIZE), at, max(0, self.size - at), header)
+
+    def _padding(self, frame: codec.Frame) -> StoredPadding:
+        length = frame.end - frame.body
+        tail = self._window.view(frame.end - min(length, seal_codec.SIZE), min(length, seal_codec.SIZE))
+        seal = seal_codec.decode(tail)
+        return StoredPadding(frame.offset, frame.end, seal, bytes(tail) == seal_codec.ATOMIC_MARK)
+
+    def _at_the_end(self, stop: Stop) -> Stop:
+        """Zeros are only the end of the data when nothing else follows them."""
+        if not isinstance(stop, EndOfData):
+            return stop
+        nonzero = self._window.first_nonzero(stop.offset)
+        return stop if nonzero is None else Damaged(stop.offset, Flaw.NOT_ZERO, f"first at {nonzero}")
+
+    def seal_flaw(self, stored: StoredSeal, end: int) -> Flaw | None:
+        """Why the seal that ends at `end` is not this file's or does not fit its group; `None` if it does."""
+        seal = stored.seal
+        if seal.journal_id != self.journal_id or seal.salt != self._salt_or(seal.salt):
+            return Flaw.SEAL_PLACE
+        if not self.records_start <= seal.group_start <= end - seal_codec.SIZE:
+            return Flaw.SEAL_PLACE
+        checksum = 0
+        for _, piece in self._window.pieces(seal.group_start, end - seal_codec.CHECKSUM_SIZE):
+            checksum = crc32c(piece, checksum)
+        return None if checksum == stored.checksum else Flaw.CHECKSUM
+
+    def _salt_or(self, otherwise: int) -> int:
+        salt = self.header.salt if isinstance(self.header, codec.Header) else None
+        return otherwise if salt is None else salt
+
+    def groups(self, start: int = 0) -> Iterator[Group | Stop]:
+        """The sealed groups from `start` on, their checksums verified. The last item says how it ended."""
+        at = max(start, self.records_start)
+        last: Group | None = None
+        while True:
+            group = self._next_group(at)
+            if isinstance(group, Group) and last is not None and not _follows(group.seal, last.seal):
+                group = Damaged(at, Flaw.SEAL_ORDER, f"{group.seal.sequence} behind {last.seal.sequence}")
+            yield group
+            if not isinstance(group, Group):
+                return
+            at, last = group.end, group
+
+    def _next_group(self, start: int) -> Group | Stop:
+        """The group that begins at `start`, or behind the header's padding there."""
+        records = 0
+        for item in self.items(start):
+            match item:
+                case StoredRecord():
+                    records += 1
+                case StoredPadding(atomic_mark=True) if item.offset == start:
+                    pass
+                case StoredPadding(seal=seal_codec.NoSeal()) if item.offset == self.records_start:
+                    start = item.end
+                case StoredPadding():
+                    return self._sealed_by(item, start, records)
+                case EndOfData() if item.offset != start:
+                    return Torn(start, Flaw.SEAL_MISSING)
+                case EndOfData() | Torn() | Damaged():
+                    return item
+        raise AssertionError("items end with a stop")
+
+    def _sealed_by(self, padding: StoredPadding, start: int, records: int) -> Group | Damaged:
+        match padding.seal:
+            case seal_codec.NoSeal():
+                return Damaged(padding.offset, Flaw.SEAL_MISSING)
+            case Damaged(flaw=flaw, detail=detail):
+                return Damaged(padding.offset, flaw, detail)
+            case stored:
+                seal = stored.seal
+                wrong = self.seal_flaw(stored, padding.end)
+                if wrong is None and (seal.group_start, seal.record_count) != (start, records):
+                    wrong = Flaw.SEAL_PLACE
+                return Group(start, padding.end, seal, records) if wrong is None else Damaged(start, wrong)
+
+    def seals_behind(self, start: int) -> Iterator[Seal]:
+        """The valid seals behind damage, wherever an aligned group could end."""
+        for offset, piece in self._window.pieces(start - start % _SECTOR, self.size):
+            block = bytes(piece)
+            at = block.find(seal_codec.MAGIC)
+            while at >= 0:
+                end = offset + at + seal_codec.SIZE
+                if end % _SECTOR == 0 and end > start:
+                    stored = seal_codec.decode(self._window.view(offset + at, seal_codec.SIZE))
+                    if isinstance(stored, seal_codec.StoredSeal) and self.seal_flaw(stored, end) is None:
+                        yield stored.seal
+                at = block.find(seal_codec.MAGIC, at + 1)
+
+    def is_entry_with_good_digest(self, place: int, verifier: EntryVerifier) -> bool:
+        """Whether a record begins there whose digest proves it."""
+        frame = self._frame(place, self.framing)
+        if not isinstance(frame, codec.Frame) or frame.kind is not codec.FrameKind.RECORD:
+            return False
+        return verifier.proves(self._window.view(frame.body, frame.end - frame.body))
+
+    def entry_behind(self, offset: int, verifier: EntryVerifier) -> int | None:
+        """The first place behind `offset` where an entry with a good digest stands."""
+        return find_record(
+            self._window, offset + 1, lambda place: self.is_entry_with_good_digest(place, verifier)
+        )
+
+
+def _follows(seal: Seal, last: Seal) -> bool:
+    # Without a header to name the salt, the first group's stands for all: a stale group has another.
+    return seal.sequence == last.sequence + 1 and seal.salt == last.salt

@@ -1,0 +1,27 @@
+"""Finding the next sound record when the framing is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.codec import resync
+from storage.window import CHUNK_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.window import Window
+
+
+def find_record(window: Window, start: int, is_sound: Callable[[int], bool]) -> int | None:
+    """The first offset from `start` on at which a sound record begins; `None` when there is none."""
+    while start < window.size:
+        # A copy: judging a place moves the window.
+        block = bytes(window.view(start, CHUNK_SIZE))
+        for place in resync.places(block, 0):
+            if is_sound(start + place):
+                return start + place
+        if start + len(block) >= window.size:
+            return None
+        start += max(1, len(block) - resync.PROBE_SIZE + 1)
+    return None

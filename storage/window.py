@@ -1,0 +1,57 @@
+"""A file seen through one buffer: whoever walks along it holds a megabyte of it, whatever its size."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from storage.files import ReadFile
+
+CHUNK_SIZE = 1 << 20
+
+
+class Window:
+    """Reads ahead in chunks. The size is that of the moment it was opened: a live writer may add more."""
+
+    def __init__(self, file: ReadFile, chunk_size: int = CHUNK_SIZE) -> None:
+        self._file = file
+        self._chunk_size = chunk_size
+        self._buffer = memoryview(b"")
+        self._start = 0
+        self.size = file.size()
+
+    def view(self, offset: int, size: int) -> memoryview:
+        """`size` bytes from `offset`, fewer only where the file ends. Good until the next call."""
+        size = max(0, min(size, self.size - offset))
+        begin = offset - self._start
+        if begin < 0 or begin + size > len(self._buffer):
+            self._load(offset, size)
+            begin = 0
+        return self._buffer[begin : begin + size]
+
+    def _load(self, offset: int, size: int) -> None:
+        wanted = max(size, min(self._chunk_size, self.size - offset))
+        self._buffer = memoryview(self._file.read(offset, wanted))
+        self._start = offset
+        if len(self._buffer) < size:
+            raise OSError(errno.EIO, "the file became shorter while it was read", self._file.name)
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[int, memoryview]]:
+        """The bytes of a range, piece by piece, each with its offset."""
+        while start < end:
+            piece = self.view(start, min(self._chunk_size, end - start))
+            if not piece:
+                return
+            yield start, piece
+            start += len(piece)
+
+    def first_nonzero(self, start: int) -> int | None:
+        """The first byte from `start` on that is not zero; `None` when only zeros are left."""
+        for offset, piece in self.pieces(start, self.size):
+            zeros = len(piece) - len(bytes(piece).lstrip(b"\0"))
+            if zeros < len(piece):
+                return offset + zeros
+        return None
