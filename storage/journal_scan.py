@@ -80,8 +80,8 @@ def scan(reader: JournalReader, verifier: EntryVerifier, start: int = 0) -> Jour
 
 
 def _empty(reader: JournalReader, owner: Owner, start: int) -> JournalScan:
-    nothing = Kept(start, start, 0)
-    return JournalScan(reader.journal_id, owner, reader.header, start, start, EndOfData(start), nothing)
+    end = min(start, reader.size)  # a file that ends before its own mark has lost its end
+    return JournalScan(reader.journal_id, owner, reader.header, start, end, EndOfData(end), Kept(end, end, 0))
 
 
 def _is_salted(reader: JournalReader) -> bool:
@@ -144,11 +144,12 @@ def _scan_records(reader: JournalReader, verifier: EntryVerifier, start: int) ->
     """A bookie's journal: every record's digest, and zeros behind the end."""
     owner = Owner.UNKNOWN if isinstance(reader.header, Damaged) else Owner.BOOKIE
     _survey(reader, verifier, start)
-    end, records = start, 0
+    facts = _empty(reader, owner, start)
+    end, records = facts.end, 0
     for item in reader.items(start):
         stop = _stop_of(item, verifier)
         if stop is not None:
-            facts = replace(_empty(reader, owner, start), end=end, kept=Kept(end, end, 0), records=records)
+            facts = replace(facts, end=end, kept=Kept(end, end, 0), records=records)
             evidence = None if isinstance(stop, EndOfData) else reader.entry_behind(stop.offset, verifier)
             return replace(facts, stop=stop, evidence=evidence)
         if isinstance(item, StoredRecord | StoredPadding):

@@ -1,0 +1,187 @@
+"""Torn tail, void, or rot: the decision for one journal, as a table.
+
+Five facts decide. Where the journal stands in the chain of seals; who wrote it; whether it is sound up to its
+end; whether that end reaches what is vouched for; and whether anything behind the end proves that more was
+written. The first row that fits is the answer; every combination is walked by a test.
+
+The same table serves opening, `verify`, salvage and the audit. Two sentences carry it: what a later seal
+vouches for and is not there, is rot; what nobody vouches for is a torn tail, unless something behind it
+proves that a later write was begun, which is never done before the earlier one was durable.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from storage.journal_scan import Owner
+
+
+class Place(enum.Enum):
+    """Where a journal stands in the chain that the seals make."""
+
+    NEWEST = "the newest journal with a valid seal"
+    NAMED = "named by the first seal of a later one, and sound up to exactly there"
+    MARKED = "the mark's own journal, when a later first seal goes back no further than the mark"
+    SKIPPED = "between two links of the chain"
+    LATER = "behind the newest sealed journal, or there is none"
+
+
+class State(enum.Enum):
+    SOUND = "only zeros behind its end"
+    BROKEN = "something else behind its end"
+
+
+class Reach(enum.Enum):
+    COVERS = "its end reaches what is vouched for"
+    SHORT = "its end lies before what is vouched for"
+
+
+class Behind(enum.Enum):
+    NOTHING = "nothing behind the end makes sense"
+    EVIDENCE = "behind the end stands a valid seal, or in a bookie's journal a good entry"
+
+
+class Following(enum.Enum):
+    NONE = "no later journal has any content"
+    SOME = "a later journal has content"
+
+
+class Decision(enum.Enum):
+    USE = "everything up to its end counts, for a named journal up to where it is named"
+    CUT = "everything up to its end counts; of the torn tail what frames and verifies is kept"
+    KEEP = "nothing in it is vouched for; of its first group what frames and verifies is kept"
+    VOID = "nothing in it counts: what was kept of it stands in the next journal's first group"
+    ROT = "acknowledged bytes are damaged or gone: refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What decides about one journal."""
+
+    place: Place
+    owner: Owner
+    state: State
+    reach: Reach
+    behind: Behind
+    following: Following
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: a set of allowed values per fact, and the decision with its reason."""
+
+    decision: Decision
+    why: str
+    places: frozenset[Place] = frozenset(Place)
+    owners: frozenset[Owner] = frozenset(Owner)
+    states: frozenset[State] = frozenset(State)
+    reaches: frozenset[Reach] = frozenset(Reach)
+    behinds: frozenset[Behind] = frozenset(Behind)
+    followings: frozenset[Following] = frozenset(Following)
+
+    def fits(self, facts: Facts) -> bool:
+        return (
+            facts.place in self.places
+            and facts.owner in self.owners
+            and facts.state in self.states
+            and facts.reach in self.reaches
+            and facts.behind in self.behinds
+            and facts.following in self.followings
+        )
+
+
+_OURS = frozenset({Owner.OURS})
+_BOOKIE = frozenset({Owner.BOOKIE})
+_SHORT = frozenset({Reach.SHORT})
+_BROKEN = frozenset({State.BROKEN})
+
+TABLE = (
+    Row(
+        Decision.VOID,
+        "a later first seal goes back to the mark only: what follows here was carried over, or never counted",
+        places=frozenset({Place.MARKED}),
+    ),
+    Row(
+        Decision.ROT,
+        "a bookie's journal among ours: the mark is moved behind such a journal before a seal passes it over",
+        places=frozenset({Place.SKIPPED}),
+        owners=_BOOKIE,
+    ),
+    Row(
+        Decision.VOID,
+        "a later journal was begun without it: what was kept of it stands there",
+        places=frozenset({Place.SKIPPED}),
+    ),
+    Row(
+        Decision.ROT,
+        "a header is durable before its file has a name, and without one nothing in the file can be trusted",
+        owners=frozenset({Owner.UNKNOWN}),
+    ),
+    Row(
+        Decision.ROT,
+        "bytes that were known to be durable are damaged or gone",
+        reaches=_SHORT,
+    ),
+    Row(
+        Decision.VOID,
+        "the file was made, and nothing was ever acknowledged in it",
+        owners=frozenset({Owner.NOBODY}),
+    ),
+    Row(
+        Decision.USE,
+        "sound up to where the next journal's first seal says it was; what lies behind that is void",
+        places=frozenset({Place.NAMED}),
+    ),
+    Row(
+        Decision.USE,
+        "sound up to its end",
+        places=frozenset({Place.NEWEST}),
+        states=frozenset({State.SOUND}),
+    ),
+    Row(
+        Decision.ROT,
+        "a group behind the damage was begun, so the damaged one had been durable",
+        owners=_OURS,
+        states=_BROKEN,
+        behinds=frozenset({Behind.EVIDENCE}),
+    ),
+    Row(
+        Decision.CUT,
+        "nobody vouches for the last group: the write was cut short, or its only copy is damaged",
+        places=frozenset({Place.NEWEST}),
+    ),
+    Row(
+        Decision.KEEP,
+        "ours, and no seal in it: at most its first group was begun",
+        owners=_OURS,
+    ),
+    Row(
+        Decision.USE,
+        "a bookie's, every digest good, zeros behind the end",
+        owners=_BOOKIE,
+        states=frozenset({State.SOUND}),
+    ),
+    Row(
+        Decision.ROT,
+        "a good entry stands behind the damage: this is not how a write is cut short",
+        owners=_BOOKIE,
+        behinds=frozenset({Behind.EVIDENCE}),
+    ),
+    Row(
+        Decision.ROT,
+        "damage in a bookie's journal that is not the last one",
+        owners=_BOOKIE,
+        followings=frozenset({Following.SOME}),
+    ),
+    Row(
+        Decision.CUT,
+        "the end of a bookie's last journal: the write was cut short, or its only copy is damaged",
+        owners=_BOOKIE,
+    ),
+)
+
+
+def decide(facts: Facts) -> Row:
+    """The first row that fits."""
+    return next(row for row in TABLE if row.fits(facts))

@@ -1,0 +1,326 @@
+"""Which journals count: real bytes, damaged in the ways that a crash, a disk or a bookie leaves them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from journals import (
+    START,
+    BookieJournal,
+    OurJournal,
+    change,
+    entry_record,
+    flip,
+    scan_all,
+    zero,
+)
+
+from recovery.chain import Verdict, judge
+from recovery.standing import Decision
+from storage.codec import journal as codec
+from storage.codec.seal import GroupFlag
+from storage.position import JournalPosition
+
+
+def verdict(files: dict[int, bytes], mark: JournalPosition = START, **required: int) -> Verdict:
+    return judge(mark, scan_all(files, mark), [(number, by) for by, number in required.items()])
+
+
+def decisions(found: Verdict) -> dict[int, Decision]:
+    return {one.scan.journal_id: one.decision for one in found.standings}
+
+
+def three_groups(journal_id: int = 1, synced: JournalPosition = START) -> OurJournal:
+    journal = OurJournal(journal_id, synced=synced)
+    for number in range(3):
+        journal.group(entry_record(1, number), entry_record(2, number))
+    return journal
+
+
+# ── one journal of ours ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_sound_journal_counts_whole() -> None:
+    journal = three_groups()
+    found = verdict({1: journal.file()})
+    assert decisions(found) == {1: Decision.USE}
+    assert found.standings[0].end == journal.end
+    assert not found.is_refused
+
+
+def test_a_torn_last_group_is_cut() -> None:
+    journal = three_groups()
+    torn = zero(journal.file(), journal.ends[1] + 40, journal.end)
+    found = verdict({1: torn})
+    assert decisions(found) == {1: Decision.CUT}
+    assert found.standings[0].end == journal.ends[1]
+
+
+def test_records_of_a_torn_group_that_verify_are_kept() -> None:
+    journal = OurJournal(1).group(entry_record(1, 0))
+    start = journal.end
+    records = [entry_record(1, 1), entry_record(1, 2), entry_record(1, 3)]
+    journal.group(*records)
+    torn = flip(journal.file(), start + len(records[0]) + len(records[1]) + 45)  # in the third payload
+    kept = verdict({1: torn}).standings[0].scan.kept
+    assert (kept.start, kept.end, kept.count) == (start, start + len(records[0]) + len(records[1]), 2)
+
+
+def test_a_fence_without_an_entry_behind_it_is_not_kept() -> None:
+    journal = OurJournal(1).group(entry_record(1, 0))
+    start = journal.end
+    records = [codec.encode_ledger_key(1, b"k" * 20), entry_record(1, 1), codec.encode_fence(1)]
+    journal.group(*records)
+    torn = zero(journal.file(), journal.end - 64, journal.end)
+    kept = verdict({1: torn}).standings[0].scan.kept
+    assert (kept.end, kept.count) == (start + len(records[0]) + len(records[1]), 2)
+
+
+def test_an_atomic_group_without_its_seal_is_not_kept_at_all() -> None:
+    journal = OurJournal(1).group(entry_record(1, 0))
+    journal.group(entry_record(1, 1), entry_record(1, 2), flags=GroupFlag.ATOMIC)
+    torn = zero(journal.file(), journal.end - 64, journal.end)
+    found = verdict({1: torn})
+    assert decisions(found) == {1: Decision.CUT}
+    assert found.standings[0].scan.kept.count == 0
+
+
+def test_damage_before_a_later_seal_is_rot() -> None:
+    journal = three_groups()
+    for offset in (4096 + 60, journal.ends[0] + 60, journal.ends[0] - 1):
+        found = verdict({1: flip(journal.file(), offset)})
+        assert decisions(found) == {1: Decision.ROT}, offset
+
+
+def test_a_zeroed_group_before_a_later_seal_is_rot() -> None:
+    journal = three_groups()
+    found = verdict({1: zero(journal.file(), journal.ends[0], journal.ends[1])})
+    assert decisions(found) == {1: Decision.ROT}
+
+
+def test_a_lost_first_group_with_a_later_seal_is_rot() -> None:
+    journal = three_groups()
+    found = verdict({1: zero(journal.file(), 4096, journal.ends[0])})
+    assert decisions(found) == {1: Decision.ROT}
+
+
+def test_a_damaged_header_alone_loses_nothing() -> None:
+    journal = three_groups()
+    found = verdict({1: flip(journal.file(), 17)})
+    assert decisions(found) == {1: Decision.USE}
+    assert found.standings[0].end == journal.end
+
+
+def test_a_damaged_header_and_a_damaged_first_group_are_rot() -> None:
+    journal = three_groups()
+    found = verdict({1: flip(flip(journal.file(), 17), 4096 + 60)})
+    assert decisions(found) == {1: Decision.ROT}
+
+
+def test_a_damaged_header_without_any_seal_is_rot() -> None:
+    journal = OurJournal(1)
+    assert decisions(verdict({1: flip(journal.file(), 17)})) == {1: Decision.ROT}
+
+
+def test_a_zeroed_header_in_front_of_data_is_rot() -> None:
+    bookie = BookieJournal(1).flush(entry_record(1, 0))
+    assert decisions(verdict({1: zero(bookie.file(), 0, 512)})) == {1: Decision.ROT}
+
+
+def test_a_journal_of_zeros_or_none_is_void() -> None:
+    for data in (b"", bytes(100), bytes(16384)):
+        assert decisions(verdict({1: data})) == {1: Decision.VOID}
+
+
+def test_ours_without_any_seal_is_neither_rot_nor_foreign() -> None:
+    journal = OurJournal(1)
+    assert decisions(verdict({1: journal.file()})) == {1: Decision.KEEP}
+
+
+def test_the_first_group_of_a_new_journal_is_kept_as_far_as_it_verifies() -> None:
+    first = three_groups()
+    second = OurJournal(2, synced=first.position)
+    records = [entry_record(3, 0), entry_record(3, 1)]
+    second.group(*records)
+    torn = flip(second.file(), 4096 + len(records[0]) + 45)
+    found = verdict({1: first.file(), 2: torn})
+    assert decisions(found) == {1: Decision.USE, 2: Decision.KEEP}
+    assert found.standings[1].scan.kept.count == 1
+
+
+# ── chains ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_named_journal_counts_exactly_up_to_where_it_is_named() -> None:
+    first = three_groups()
+    named = JournalPosition(1, first.ends[1])  # the third group was read after a crash, and carried over
+    second = OurJournal(2, synced=named).group(entry_record(1, 2))
+    found = verdict({1: first.file(), 2: second.file()})
+    assert decisions(found) == {1: Decision.USE, 2: Decision.USE}
+    assert found.standings[0].end == first.ends[1]
+    assert found.proven == named
+
+
+def test_damage_behind_where_a_journal_is_named_is_void() -> None:
+    first = three_groups()
+    second = OurJournal(2, synced=JournalPosition(1, first.ends[1])).group(entry_record(1, 2))
+    found = verdict({1: flip(first.file(), first.ends[1] + 60), 2: second.file()})
+    assert decisions(found) == {1: Decision.USE, 2: Decision.USE}
+
+
+def test_damage_before_where_a_journal_is_named_is_rot() -> None:
+    first = three_groups()
+    second = OurJournal(2, synced=first.position).group(entry_record(1, 3))
+    found = verdict({1: flip(first.file(), first.ends[1] + 60), 2: second.file()})
+    assert decisions(found) == {1: Decision.ROT, 2: Decision.USE}
+    assert found.is_refused
+
+
+def test_journals_between_two_links_are_void() -> None:
+    first = three_groups()
+    begun_and_lost = OurJournal(2, synced=first.position)
+    third = OurJournal(3, synced=first.position).group(entry_record(1, 3))
+    found = verdict({1: first.file(), 2: flip(begun_and_lost.file(), 3), 3: third.file()})
+    assert decisions(found) == {1: Decision.USE, 2: Decision.VOID, 3: Decision.USE}
+
+
+def test_ids_between_two_links_may_be_absent() -> None:
+    first = three_groups()
+    third = OurJournal(3, synced=first.position).group(entry_record(1, 3))
+    assert not verdict({1: first.file(), 3: third.file()}).is_refused
+
+
+def test_a_missing_journal_that_a_first_seal_names_is_refused() -> None:
+    second = OurJournal(2, synced=JournalPosition(1, 8192)).group(entry_record(1, 3))
+    found = verdict({2: second.file()})
+    assert [one.journal_id for one in found.missing] == [1]
+    assert "first seal of 2.txn" in found.missing[0].named_by
+
+
+def test_a_missing_journal_that_the_mark_or_its_trailer_names_is_refused() -> None:
+    third = OurJournal(3, synced=JournalPosition(2, 4096)).group(entry_record(1, 3))
+    found = verdict({3: third.file()}, JournalPosition(2, 4096), trailer=4)
+    assert [one.journal_id for one in found.missing] == [2, 4]
+
+
+def test_replay_starts_at_the_mark_and_damage_below_it_does_not_matter() -> None:
+    journal = three_groups()
+    mark = JournalPosition(1, journal.ends[1])
+    damaged = flip(flip(journal.file(), 4096 + 60), 17)
+    found = verdict({1: damaged}, mark)
+    assert decisions(found) == {1: Decision.USE}
+    assert (found.standings[0].scan.start, found.standings[0].end) == (mark.offset, journal.end)
+
+
+def test_journals_before_the_mark_are_not_looked_at() -> None:
+    second = OurJournal(2, synced=JournalPosition(1, 4096)).group(entry_record(1, 3))
+    found = verdict({1: b"anything", 2: second.file()}, JournalPosition(2, 4096))
+    assert decisions(found) == {2: Decision.USE}
+
+
+def test_what_follows_the_mark_is_void_when_a_later_journal_goes_back_to_the_mark_only() -> None:
+    first = three_groups()
+    mark = JournalPosition(1, first.ends[0])
+    second = OurJournal(2, synced=mark).group(entry_record(1, 1))
+    found = verdict({1: flip(first.file(), first.ends[0] + 50), 2: second.file()}, mark)
+    assert decisions(found) == {1: Decision.VOID, 2: Decision.USE}
+
+
+def test_a_file_that_ends_before_its_own_mark_is_rot() -> None:
+    journal = three_groups()
+    mark = JournalPosition(1, journal.ends[1])
+    assert decisions(verdict({1: journal.file()[: journal.ends[0]]}, mark)) == {1: Decision.ROT}
+    assert decisions(verdict({1: bytes(journal.size)}, mark)) == {1: Decision.ROT}
+
+
+# ── bookies' journals ────────────────────────────────────────────────────────────────────────────────────
+
+
+def two_flushes(journal_id: int = 1, version: int = 6) -> BookieJournal:
+    journal = BookieJournal(journal_id, version)
+    return journal.flush(entry_record(1, 0), entry_record(2, 0)).flush(entry_record(1, 1))
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 5, 6])
+def test_a_bookie_s_journal_counts_up_to_its_end(version: int) -> None:
+    journal = two_flushes(version=version)
+    found = verdict({1: journal.file()})
+    assert decisions(found) == {1: Decision.USE}
+    assert found.standings[0].end == journal.ends[-1]
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_damage_at_the_end_of_the_last_bookie_s_journal_is_a_torn_tail(version: int) -> None:
+    journal = two_flushes(version=version)
+    found = verdict({1: flip(journal.file(), journal.ends[0] + 50)})
+    assert decisions(found) == {1: Decision.CUT}
+    assert found.standings[0].end == journal.ends[0]
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_damage_with_a_good_entry_behind_it_is_rot(version: int) -> None:
+    journal = two_flushes(version=version)
+    start = codec.Header(version).size
+    for damaged in (
+        flip(journal.file(), start + 50),
+        change(journal.file(), start, (2**31 - 1).to_bytes(4, "big")),
+        zero(journal.file(), start, start + 4),
+    ):
+        assert decisions(verdict({1: damaged})) == {1: Decision.ROT}
+
+
+def test_damage_in_a_bookie_s_journal_that_is_not_the_last_is_rot() -> None:
+    first, second = two_flushes(1), two_flushes(2)
+    found = verdict({1: flip(first.file(), first.ends[0] + 50), 2: second.file()})
+    assert decisions(found) == {1: Decision.ROT, 2: Decision.USE}
+
+
+def test_junk_behind_the_end_is_no_silent_end() -> None:
+    journal = two_flushes()
+    junk = change(journal.file(), journal.ends[-1] + 2048, b"junk")
+    found = verdict({1: junk})
+    assert decisions(found) == {1: Decision.CUT}
+    assert not found.standings[0].scan.is_sound
+    assert decisions(verdict({1: junk, 2: two_flushes(2).file()}))[1] is Decision.ROT
+
+
+def test_our_torn_tail_before_a_bookie_s_journal_is_still_a_torn_tail() -> None:
+    ours, bookie = three_groups(1), two_flushes(2)
+    torn = zero(ours.file(), ours.ends[1] + 40, ours.end)
+    assert decisions(verdict({1: torn, 2: bookie.file()})) == {1: Decision.CUT, 2: Decision.USE}
+
+
+def test_a_bookie_s_journal_passed_over_by_a_seal_is_refused() -> None:
+    ours, bookie = three_groups(1), two_flushes(2)
+    later = OurJournal(3, synced=ours.position).group(entry_record(1, 9))
+    found = verdict({1: ours.file(), 2: bookie.file(), 3: later.file()})
+    assert decisions(found) == {1: Decision.USE, 2: Decision.ROT, 3: Decision.USE}
+
+
+def test_a_bookie_s_mark_behind_the_end_finds_nothing_more() -> None:
+    journal = two_flushes()
+    for offset in (journal.ends[-1] + 4, journal.size):
+        found = verdict({1: journal.file()}, JournalPosition(1, offset))
+        assert decisions(found) == {1: Decision.USE}
+        assert found.standings[0].scan.records == 0
+
+
+# ── all of it at once ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_any_flipped_bit_in_vouched_bytes_is_refused_and_none_behind_them_is() -> None:
+    first = three_groups(1)
+    second = OurJournal(2, synced=first.position)
+    for number in range(3, 6):
+        second.group(entry_record(1, number))
+    files = {1: first.file(), 2: second.file()}
+    proven = second.ends[1]
+    dice = random.Random(7)
+    for _ in range(400):
+        journal_id = dice.choice([1, 2])
+        end = first.end if journal_id == 1 else second.end
+        offset = dice.randrange(4096, end)
+        damaged = files | {journal_id: flip(files[journal_id], offset, dice.randrange(8))}
+        vouched = journal_id == 1 or offset < proven
+        assert verdict(damaged).is_refused is vouched, (journal_id, offset)

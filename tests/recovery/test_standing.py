@@ -1,0 +1,99 @@
+"""The decision table, walked through every combination of its facts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+from recovery.standing import (
+    TABLE,
+    Behind,
+    Decision,
+    Facts,
+    Following,
+    Place,
+    Reach,
+    Row,
+    State,
+    decide,
+)
+from storage.journal_scan import Owner
+
+EVERY_COMBINATION = [Facts(*values) for values in product(Place, Owner, State, Reach, Behind, Following)]
+
+
+def in_plain_words(facts: Facts) -> Decision:
+    """The rules of the protocol as one would tell them, without looking at the table."""
+    if facts.place is Place.MARKED:
+        return Decision.VOID
+    if facts.place is Place.SKIPPED:
+        return Decision.ROT if facts.owner is Owner.BOOKIE else Decision.VOID
+    if facts.owner is Owner.UNKNOWN or facts.reach is Reach.SHORT:
+        return Decision.ROT
+    if facts.owner is Owner.NOBODY:
+        return Decision.VOID
+    if facts.place is Place.NAMED:
+        return Decision.USE
+    if facts.owner is Owner.BOOKIE and facts.place is Place.LATER:
+        return bookie_in_plain_words(facts)
+    if facts.place is Place.NEWEST and facts.state is State.SOUND:
+        return Decision.USE
+    if facts.state is State.BROKEN and facts.behind is Behind.EVIDENCE:
+        return Decision.ROT
+    return Decision.CUT if facts.place is Place.NEWEST else Decision.KEEP
+
+
+def bookie_in_plain_words(facts: Facts) -> Decision:
+    if facts.state is State.SOUND:
+        return Decision.USE
+    last = facts.following is Following.NONE and facts.behind is Behind.NOTHING
+    return Decision.CUT if last else Decision.ROT
+
+
+def is_possible(facts: Facts) -> bool:
+    """Facts that no set of files can show together are left out of the comparison, not out of the table."""
+    sealed = facts.place in (Place.NEWEST, Place.NAMED)
+    if facts.place is Place.NEWEST and facts.owner is not Owner.OURS:
+        return False  # a valid seal makes a journal ours
+    if facts.state is State.SOUND and facts.behind is Behind.EVIDENCE:
+        return False  # behind a sound end there are only zeros
+    return (
+        sealed
+        or facts.owner is not Owner.OURS
+        or facts.behind is Behind.NOTHING
+        or facts.place
+        in (
+            Place.MARKED,
+            Place.SKIPPED,
+        )
+    )
+
+
+def test_every_combination_has_an_answer() -> None:
+    assert len(EVERY_COMBINATION) == 5 * 4 * 2 * 2 * 2 * 2
+    for facts in EVERY_COMBINATION:
+        assert isinstance(decide(facts), Row)
+
+
+def test_every_possible_combination_is_decided_as_the_protocol_says() -> None:
+    possible = [facts for facts in EVERY_COMBINATION if is_possible(facts)]
+    assert {facts: decide(facts).decision for facts in possible} == {
+        facts: in_plain_words(facts) for facts in possible
+    }
+
+
+def test_every_row_decides_something() -> None:
+    used = Counter(id(decide(facts)) for facts in EVERY_COMBINATION if is_possible(facts))
+    unused = [row.why for row in TABLE if not used[id(row)]]
+    assert unused == []
+
+
+def test_what_is_vouched_for_and_gone_is_never_passed_over() -> None:
+    on_the_chain = [facts for facts in EVERY_COMBINATION if facts.place not in (Place.MARKED, Place.SKIPPED)]
+    short = [facts for facts in on_the_chain if facts.reach is Reach.SHORT]
+    assert {decide(facts).decision for facts in short} == {Decision.ROT}
+
+
+def test_damage_with_something_good_behind_it_is_never_cut() -> None:
+    proved = [facts for facts in EVERY_COMBINATION if facts.behind is Behind.EVIDENCE and is_possible(facts)]
+    assert {decide(facts).decision for facts in proved}.isdisjoint({Decision.CUT, Decision.KEEP})
