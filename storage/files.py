@@ -3,7 +3,9 @@
 Two adapters stand behind these ports: `storage.posix_files`, and the simulated disk of
 `recovery.crashlab.disk`, which forgets whatever a sentence here does not promise. Every verb raises
 `OSError` when the system refuses. After a failed `write` or `sync` the content of the file is
-indeterminate, and a later `sync` that succeeds proves nothing about the earlier bytes.
+indeterminate, and a later `sync` that succeeds proves nothing about the earlier bytes; the same holds for
+the names of a directory after its `sync` failed. Bytes that an earlier process wrote and did not sync can be
+read, and cannot be made durable: whoever needs them writes them again.
 """
 
 from __future__ import annotations
@@ -75,7 +77,10 @@ class Lock(Closing, Protocol):
 
 
 class Directory(Protocol):
-    """One directory. A change of names is not durable until `sync` returns, in whatever order it was made."""
+    """One directory. A change of names is not durable until `sync` returns.
+
+    Until then any of the changes may be lost, in whatever order they were made, but each as a whole.
+    """
 
     @property
     def path(self) -> str:

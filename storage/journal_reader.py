@@ -180,8 +180,8 @@ class JournalReader:
                 return Damaged(padding.offset, flaw, detail)
             case stored:
                 seal = stored.seal
-                wrong = self.seal_flaw(stored, padding.end)
-                if wrong is None and (seal.group_start, seal.record_count) != (start, records):
+                wrong = self.seal_flaw(stored, padding.end) if seal.group_start == start else Flaw.SEAL_PLACE
+                if wrong is None and seal.record_count != records:
                     wrong = Flaw.SEAL_PLACE
                 return Group(start, padding.end, seal, records) if wrong is None else Damaged(start, wrong)
 

@@ -164,6 +164,8 @@ def _behind(batch: list[memoryview], written: int) -> list[memoryview]:
 
 
 def _sync_content(descriptor: int) -> None:
+    if descriptor < 0:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))  # fdatasync itself answers with a ValueError
     full_sync = getattr(fcntl, "F_FULLFSYNC", None)
     if full_sync is not None:  # macOS: fsync alone leaves the data in the drive's cache
         fcntl.fcntl(descriptor, full_sync)

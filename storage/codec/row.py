@@ -108,7 +108,7 @@ def _holds(row: LedgerRow) -> bool:
     blobs = (row.master_key, row.explicit_lac)
     return (
         all(map(_is_id, (row.ledger_id, row.change, *optional_ids, *_places(row.tombstone))))
-        and row.fenced in (True, False)
+        and type(row.fenced) is bool
         and all(blob is None or type(blob) is bytes for blob in blobs)
         and (row.tombstone is None or row.tombstone.log is None or row.tombstone.log.log_id <= LOG_ID_MAX)
     )

@@ -52,6 +52,10 @@ class GroupFlag(enum.IntFlag):
     ATOMIC = 1
 
 
+# As a number: the complement of an IntFlag keeps to the flags it knows, and would let others through.
+_KNOWN_FLAGS = int(GroupFlag.ATOMIC)
+
+
 @dataclass(frozen=True, slots=True)
 class Seal:
     """What the end of a group says about it."""
@@ -140,7 +144,7 @@ def decode(tail: Buffer) -> StoredSeal | NoSeal | Damaged:
     )
     if version != VERSION:
         return Damaged(4, Flaw.FUTURE_VERSION if version > VERSION else Flaw.BAD_VERSION, f"seal {version}")
-    if flags & ~GroupFlag.ATOMIC:
+    if flags & ~_KNOWN_FLAGS:
         return Damaged(5, Flaw.BAD_FIELD, f"flags {flags:#x}")
     if min(journal_id, start, durable_id, durable_offset) < 0:
         return Damaged(8, Flaw.BAD_FIELD, "a negative place")

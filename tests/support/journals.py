@@ -21,7 +21,9 @@ START = JournalPosition(0, 0)
 CRC32C = digester(DigestType.CRC32C)
 
 
-def entry_bytes(ledger_id: int, entry_id: int, payload: bytes = b"", digest: DigestType = DigestType.CRC32C) -> bytes:
+def entry_bytes(
+    ledger_id: int, entry_id: int, payload: bytes = b"", digest: DigestType = DigestType.CRC32C
+) -> bytes:
     """An entry whose length field is what a writer of equal payloads would have counted."""
     payload = payload or f"ledger {ledger_id} entry {entry_id}.".encode()
     length = len(payload) * (entry_id + 1)
@@ -113,7 +115,9 @@ def reader(data: bytes, journal_id: int) -> JournalReader:
     return JournalReader(MemoryFile(data, f"{journal_id:x}.txn"), journal_id)
 
 
-def scan_bytes(data: bytes, journal_id: int, start: int = 0, verifier: EntryVerifier | None = None) -> JournalScan:
+def scan_bytes(
+    data: bytes, journal_id: int, start: int = 0, verifier: EntryVerifier | None = None
+) -> JournalScan:
     return scan(reader(data, journal_id), verifier or EntryVerifier(), start)
 
 

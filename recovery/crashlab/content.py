@@ -1,0 +1,178 @@
+"""One file's content in two layers: the cache that reads see, and the platter that survives.
+
+Content is a list of immutable sectors, so that copies share them and a cut replaces only a few.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from random import Random
+from typing import TYPE_CHECKING
+
+from recovery.crashlab.pending import Head, Newest, Reached, Ruined, Survival, Tail, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Content:
+    """The bytes of one file, as they are seen and as they are durable."""
+
+    __slots__ = (
+        "_cache",
+        "_digest",
+        "_durable_size",
+        "_forgot",
+        "_platter",
+        "_zero",
+        "sector_size",
+        "sectors",
+        "size",
+        "sizes",
+    )
+
+    def __init__(self, sector_size: int) -> None:
+        self.sector_size = sector_size
+        self.size = 0
+        # Since the last sync: the sizes reached, and for each written sector every version it has had.
+        self.sizes: tuple[int, ...] = ()
+        self.sectors: dict[int, tuple[bytes, ...]] = {}
+        self._zero = bytes(sector_size)
+        self._cache: list[bytes] = []
+        self._platter: list[bytes] = []
+        self._durable_size = 0
+        self._forgot = False
+        self._digest: bytes | None = None
+
+    def copy(self) -> Content:
+        """The same two layers, to be changed apart."""
+        twin = Content(self.sector_size)
+        twin.size, twin.sizes, twin.sectors = self.size, self.sizes, dict(self.sectors)
+        twin._cache, twin._platter = self._cache.copy(), self._platter.copy()
+        twin._durable_size, twin._forgot, twin._digest = self._durable_size, self._forgot, self._digest
+        return twin
+
+    @property
+    def allocated(self) -> int:
+        return len(self._cache) * self.sector_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        end = min(offset + size, self.size)
+        if offset >= end:
+            return b""
+        first, skip = divmod(offset, self.sector_size)
+        block = b"".join(self._cache[first : _ceil(end, self.sector_size)])
+        return block[skip : skip + end - offset]
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Puts bytes into the cache, where they wait for a sync."""
+        if not data:
+            return
+        first, skip = divmod(offset, self.sector_size)
+        end = offset + len(data)
+        behind = _ceil(end, self.sector_size)
+        self._cache += [self._zero] * (behind - len(self._cache))
+        block = bytearray(b"".join(self._cache[first:behind]))
+        block[skip : skip + len(data)] = data
+        for index in range(first, behind):
+            start = (index - first) * self.sector_size
+            self._put(index, bytes(block[start : start + self.sector_size]))
+        if end > self.size:
+            self.size = end
+            self.sizes = (*self.sizes, end)
+        self._digest = None
+
+    def _put(self, index: int, sector: bytes) -> None:
+        if sector == self._zero:  # one object for all of them keeps digests of zero-filled files cheap
+            sector = self._zero
+        self._cache[index] = sector
+        self.sectors[index] = (*self.sectors.get(index, ()), sector)
+
+    def sync(self) -> None:
+        """Writes back all that waits."""
+        for index in self.sectors:
+            self._keep(index)
+        self._mark_clean()
+
+    def fail_sync(self, seed: int) -> None:
+        """Writes back some of what waits and calls all of it clean: no later sync writes the rest."""
+        choose = Random(seed)  # noqa: S311 - repeatable on purpose
+        for index in sorted(self.sectors):
+            if choose.random() < 0.5:
+                self._keep(index)
+        if self.sizes and choose.random() < 0.5:
+            self._durable_size = self.size
+        self._mark_clean()
+        self._forgot = True
+
+    def _keep(self, index: int) -> None:
+        self._platter += [self._zero] * (index + 1 - len(self._platter))
+        self._platter[index] = self._cache[index]
+        # Bytes bring their size along: also one that an earlier, failed sync forgot must not hide them.
+        self._durable_size = max(self._durable_size, min(self.size, (index + 1) * self.sector_size))
+
+    def _mark_clean(self) -> None:
+        self.sizes = ()
+        self.sectors = {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether both layers agree, so that a cut changes nothing."""
+        return not (self.sectors or self.sizes or self._forgot)
+
+    def after_cut(self, growth: Survival | None, survivors: Mapping[int, Survival]) -> Content:
+        """What the file holds when the power is back."""
+        after = Content(self.sector_size)
+        size = self._size_after(growth, survivors)
+        count = _ceil(size, self.sector_size)
+        platter = self._platter[:count]
+        platter += [self._zero] * (count - len(platter))
+        for index, survival in survivors.items():
+            if index < count:
+                platter[index] = self._sector_after(platter[index], self.sectors[index], survival)
+        if rest := size % self.sector_size:
+            platter[-1] = platter[-1][:rest] + self._zero[rest:]
+        after.size = after._durable_size = size
+        after._platter = platter
+        after._cache = platter.copy()
+        return after
+
+    def _size_after(self, growth: Survival | None, survivors: Mapping[int, Survival]) -> int:
+        match growth:
+            case Newest():
+                return self.size
+            case Version(index):
+                return self.sizes[index]
+            case Reached():
+                reach = (max(survivors, default=-1) + 1) * self.sector_size
+                return max(self._durable_size, min(self.size, reach))
+            case _:
+                return self._durable_size
+
+    def _sector_after(self, old: bytes, versions: tuple[bytes, ...], survival: Survival) -> bytes:
+        match survival:
+            case Version(index):
+                return versions[index]
+            case Head(size):
+                return versions[-1][:size] + old[size:]
+            case Tail(size):
+                return old[:-size] + versions[-1][-size:]
+            case Ruined(seed):
+                return Random(seed).randbytes(self.sector_size)  # noqa: S311 - repeatable on purpose
+            case _:
+                return versions[-1]
+
+    def digest(self) -> bytes:
+        """A hash of what reads see, the same in every process."""
+        if self._digest is None:
+            hasher = blake2b(self.size.to_bytes(8, "big"), digest_size=16)
+            for index, sector in enumerate(self._cache):
+                if sector != self._zero:
+                    hasher.update(index.to_bytes(8, "big"))
+                    hasher.update(sector)
+            self._digest = hasher.digest()
+        return self._digest
+
+
+def _ceil(size: int, unit: int) -> int:
+    return -(-size // unit)

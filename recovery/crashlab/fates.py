@@ -1,0 +1,142 @@
+"""What a power cut may do: fates are values, and each decides over every pending unit, always alike.
+
+A sector that is written when the power goes holds the old bytes, an older version that the system wrote
+back by itself, the new bytes, or new bytes in front of old ones or behind them (512 bytes are never
+split). `Tearing.RUINED` adds sectors that hold neither: a drive without power-safe overwrite may destroy
+the sector it is writing, and with it *durable* neighbours of the new bytes. Only a format that starts
+each group on a sector of its own survives that, so it is asked for, never assumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from recovery.crashlab.pending import (
+    Head,
+    Newest,
+    PendingSector,
+    Reached,
+    Ruined,
+    Survival,
+    Survivors,
+    Tail,
+    Unit,
+    Version,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from recovery.crashlab.pending import Pending
+
+_Item = TypeVar("_Item")
+
+ATOM = 512
+_NEWEST = Newest()
+REACHED = Reached()
+
+
+class Fate(Protocol):
+    """Decides what a power cut leaves."""
+
+    def survivors(self, pending: Pending) -> Survivors:
+        """The units that survive, and how; the others are lost."""
+
+
+class Tearing(Enum):
+    """How badly the sectors in flight may come out."""
+
+    WHOLE = "each sector is old or new"
+    HALVES = "a sector may be new in its head or tail only"
+    RUINED = "a sector may also hold neither"
+
+
+@dataclass(frozen=True)
+class Exactly:
+    """The named units survive as said; `label` is for reports and no part of the value."""
+
+    label: str
+    kept: frozenset[tuple[Unit, Survival]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exactly) and self.kept == other.kept
+
+    def __hash__(self) -> int:
+        return hash(self.kept)
+
+    def survivors(self, pending: Pending) -> Survivors:  # noqa: ARG002 - a fate that is already decided
+        return dict(self.kept)
+
+
+@dataclass(frozen=True)
+class LoseAll:
+    """Only what was synced survives."""
+
+    def survivors(self, pending: Pending) -> Survivors:  # noqa: ARG002 - whatever waits is lost
+        return {}
+
+
+@dataclass(frozen=True)
+class KeepAll:
+    """Everything survives, as after a kill, but on the platter."""
+
+    def survivors(self, pending: Pending) -> Survivors:
+        return dict.fromkeys(pending.units, _NEWEST)
+
+
+@dataclass(frozen=True)
+class RandomFate:
+    """Draws a manner for each file and directory, then the fate of each unit, all from the seed."""
+
+    seed: int
+    tearing: Tearing = Tearing.HALVES
+
+    def survivors(self, pending: Pending) -> Survivors:
+        draw = Random(self.seed)  # noqa: S311 - repeatable on purpose
+        survivors: Survivors = {}
+        for names in pending.names_by_directory.values():
+            survivors |= dict.fromkeys(_draw_some(draw, names), _NEWEST)
+        for file in pending.files:
+            sectors = pending.sectors_by_file.get(file, ())
+            survivors |= {unit: self._sector(draw, pending, unit) for unit in _draw_some(draw, sectors)}
+            if growth := pending.size_of.get(file):
+                survivors[growth] = draw.choice((_NEWEST, REACHED, _draw_version(draw, growth.versions)))
+        return survivors
+
+    def _sector(self, draw: Random, pending: Pending, unit: PendingSector) -> Survival:
+        if draw.random() < 0.7:
+            return _NEWEST
+        choices: list[Survival] = [_draw_version(draw, unit.versions)]
+        if self.tearing is not Tearing.WHOLE:
+            choices += torn(pending.sector_size)
+        if self.tearing is Tearing.RUINED:
+            choices += [Ruined(draw.getrandbits(32))] * 4
+        return draw.choice(choices)
+
+
+def torn(sector_size: int) -> list[Survival]:
+    """Every way to tear one sector in two."""
+    return [half(size) for size in range(ATOM, sector_size, ATOM) for half in (Head, Tail)]
+
+
+def keep(pending: Pending, label: str, units: Iterable[Unit]) -> Exactly:
+    """The fate in which these units survive whole, and files are as long as that needs."""
+    kept: Survivors = dict.fromkeys(units, _NEWEST)
+    for file, growth in pending.size_of.items():
+        if growth not in kept and any(unit in kept for unit in pending.sectors_by_file.get(file, ())):
+            kept[growth] = REACHED
+    return Exactly(label, frozenset(kept.items()))
+
+
+def _draw_some(draw: Random, units: Sequence[_Item]) -> Sequence[_Item]:
+    cut = draw.randint(0, len(units))
+    odds = draw.random()
+    ways = (units, (), units[:cut], units[cut:], [unit for unit in units if draw.random() < odds])
+    return draw.choice(ways)
+
+
+def _draw_version(draw: Random, versions: int) -> Version:
+    return Version(draw.randrange(versions))

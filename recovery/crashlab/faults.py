@@ -1,0 +1,147 @@
+"""Errors that a disk is told to make: what happens, and which operations it happens to.
+
+Three kinds, because an error says nothing of what was done before it: the operation is refused whole, a
+write stops half way, or a sync loses what it was to save.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+from recovery.crashlab.trace import LOOKING, SYNCING, WRITING, Operation, Verb
+
+
+class Lasting(Enum):
+    """How often a fault strikes."""
+
+    ONCE = "the one operation"
+    UNTIL_MENDED = "that operation and every later one that matches"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """Which operations: the n-th of those that match, counted from the moment the fault is planted.
+
+    `name` is a pattern for the path or for its last part. Without a verb every numbered one matches.
+    """
+
+    verb: Verb | None = None
+    name: str = "*"
+    number: int | None = None
+    nth: int = 1
+    lasting: Lasting = Lasting.ONCE
+
+    def matches(self, operation: Operation) -> bool:
+        return (
+            (operation.verb is self.verb if self.verb else operation.verb not in LOOKING)
+            and self.number in (None, operation.number)
+            and any(self._names(path) for path in (operation.path, operation.target) if path)
+        )
+
+    def _names(self, path: str) -> bool:
+        return fnmatchcase(path, self.name) or fnmatchcase(path.rpartition("/")[2], self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBytes:
+    """Only so many bytes of the operation are done."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SomeUnits:
+    """Of what waits, only a part chosen by the seed is written back; all of it counts as clean."""
+
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The operation is done."""
+
+
+Extent = Whole | FirstBytes | SomeUnits
+NOTHING = FirstBytes(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The operation fails and nothing of it is done. What waited for a failed sync goes on waiting."""
+
+    verbs: ClassVar[frozenset[Verb]] = frozenset(Verb)
+    when: When
+    error: int = errno.EIO
+
+    def extent(self, operation: Operation) -> Extent:  # noqa: ARG002 - the same for all
+        return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class ShortWrite:
+    """A write fails after its first bytes reached the cache: half of them, or as many as `accepted`."""
+
+    verbs: ClassVar[frozenset[Verb]] = WRITING
+    when: When
+    error: int = errno.ENOSPC
+    accepted: int | None = None
+
+    def extent(self, operation: Operation) -> Extent:
+        return FirstBytes(
+            operation.size // 2 if self.accepted is None else min(self.accepted, operation.size)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSync:
+    """A sync fails once and forgets: part of what waited is durable, the rest is only still readable.
+
+    The pages are clean, so the next sync succeeds without writing them, and a power cut loses them.
+    """
+
+    verbs: ClassVar[frozenset[Verb]] = SYNCING
+    when: When
+    error: int = errno.EIO
+    seed: int = 0
+
+    def extent(self, operation: Operation) -> Extent:  # noqa: ARG002 - the same for all
+        return SomeUnits(self.seed)
+
+
+Fault = Refused | ShortWrite | FailedSync
+
+
+@dataclass(slots=True)
+class _Planted:
+    fault: Fault
+    seen: int = 0
+
+    def strikes(self, operation: Operation) -> bool:
+        when = self.fault.when
+        if operation.verb not in self.fault.verbs or not when.matches(operation):
+            return False
+        self.seen += 1
+        return self.seen == when.nth or (self.seen > when.nth and when.lasting is Lasting.UNTIL_MENDED)
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults planted in a disk."""
+
+    _planted: list[_Planted] = field(default_factory=list)
+
+    def plant(self, fault: Fault) -> None:
+        self._planted.append(_Planted(fault))
+
+    def mend(self) -> None:
+        """Takes out every fault: space is back, the cable is in again."""
+        self._planted.clear()
+
+    def strike(self, operation: Operation) -> Fault | None:
+        """The fault that this operation meets; every planted one counts it."""
+        struck = [planted.fault for planted in self._planted if planted.strikes(operation)]
+        return struck[0] if struck else None

@@ -1,0 +1,295 @@
+"""Bytes taken apart field by field, for a person who looks at them.
+
+Every function takes the bytes of one thing (a header, a record, a small file) and the offset at which they
+stand, and names all of them: the fields lie side by side and cover everything given. None of them judges
+or refuses: bytes that are cut off or make no sense are named as far as they go. What is wrong with them, the
+codec of the file says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage.codec import entrylog, journal, mark, row, rows, seal
+from storage.outcome import Damaged
+
+if TYPE_CHECKING:
+    from storage.entry import DigestType
+
+_SHOWN_MAX = 20
+"""So many bytes of an opaque field are its value; of a longer one only their number is."""
+
+_SPECIAL_NAMES = {journal.LEDGER_KEY: "ledger key", journal.FENCE: "fence", journal.EXPLICIT_LAC: "explicit LAC"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Some neighbouring bytes with a name. `offset` counts from the start of the file."""
+
+    offset: int
+    size: int
+    name: str
+    value: int | str = ""
+    meaning: str = ""
+
+
+class _Cursor:
+    """Takes fields from the front of the bytes; once they run out, nothing more comes."""
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        self.fields: list[Field] = []
+        self._data = data
+        self._offset = offset
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def peek(self, size: int) -> bytes:
+        return self._data[self._at : self._at + size]
+
+    def _add(self, size: int, name: str, value: int | str, meaning: str) -> bytes:
+        piece = self.peek(size)
+        if len(piece) < size:
+            value, meaning = f"{len(piece)} of {size} bytes", "cut off"
+        if piece:
+            self.fields.append(Field(self._offset + self._at, len(piece), name, value, meaning))
+        self._at += len(piece)
+        return piece
+
+    def number(self, size: int, name: str, meaning: str = "") -> int:
+        """A signed number; 0 when it is cut off."""
+        piece = self.peek(size)
+        value = int.from_bytes(piece, "big", signed=True)
+        self._add(size, name, value, meaning)
+        return value if len(piece) == size else 0
+
+    def checksum(self, meaning: str) -> None:
+        self._add(4, "crc", self.peek(4).hex(), meaning)
+
+    def magic(self, meaning: str) -> None:
+        self._add(4, "magic", _text(self.peek(4)), meaning)
+
+    def raw(self, size: int, name: str, meaning: str = "") -> bytes:
+        piece = self.peek(size)
+        return self._add(size, name, piece.hex() if len(piece) <= _SHOWN_MAX else _count(piece), meaning)
+
+    def payload(self) -> None:
+        piece = self.peek(self.left)
+        self._add(self.left, "payload", _count(piece), _text(piece))
+
+    def zeros(self, size: int, meaning: str) -> None:
+        """Filling up to somewhere, and whether it is what it should be."""
+        piece = self.peek(size)
+        self._add(size, "fill", _count(piece), meaning if not any(piece) else "not all zero")
+
+    def rest(self, name: str, meaning: str = "") -> None:
+        if self.left:
+            self.raw(self.left, name, meaning)
+
+
+def journal_header(data: bytes) -> list[Field]:
+    """A journal's first bytes: 8 of them, or 512 from version 5 on."""
+    cursor = _Cursor(data, 0)
+    cursor.magic("every journal from version 2 on begins so")
+    cursor.number(4, "version", "of the journal's format, 1 to 6")
+    if cursor.peek(4) == journal.OUR_MAGIC:
+        cursor.magic("written by us")
+        cursor.checksum("over the header without these bytes")
+        cursor.raw(8, "salt", "repeated in every seal of this file")
+    cursor.zeros(cursor.left, "room up to the first record")
+    return cursor.fields
+
+
+def journal_record(data: bytes, offset: int, digest_type: DigestType | None) -> list[Field]:
+    """A record from its length word on."""
+    cursor = _Cursor(data, offset)
+    cursor.number(4, "length", "bytes behind this word")
+    entry_id = int.from_bytes(data[12:20], "big", signed=True)
+    if entry_id >= 0:
+        return _entry(cursor, digest_type)
+    cursor.number(8, "ledger")
+    cursor.number(8, "record kind", _SPECIAL_NAMES.get(entry_id, "a kind without a meaning yet"))
+    if entry_id == journal.LEDGER_KEY:
+        cursor.number(4, "key length")
+        cursor.rest("master key", 'SHA-1 of "ledger" and the password')
+    elif entry_id == journal.EXPLICIT_LAC:
+        cursor.number(4, "packet length")
+        cursor.number(8, "ledger", "repeated inside the packet")
+        cursor.number(8, "last add confirmed")
+        cursor.rest("digest", "over the packet's 16 bytes")
+    cursor.rest("content")
+    return cursor.fields
+
+
+def journal_padding(data: bytes, offset: int) -> list[Field]:
+    """A padding record, with the seal at its end if there is one."""
+    cursor = _Cursor(data, offset)
+    cursor.number(4, "padding mark", "stands where a length would")
+    cursor.number(4, "length", "bytes behind this word")
+    if cursor.left >= seal.SIZE and data[-seal.SIZE :].startswith(seal.MAGIC):
+        if cursor.left > seal.SIZE:
+            cursor.zeros(cursor.left - seal.SIZE, "up to the seal")
+        _seal(cursor)
+    elif cursor.peek(cursor.left) == seal.ATOMIC_MARK:
+        cursor.magic("the group behind counts whole or not at all")
+    else:
+        cursor.zeros(cursor.left, "up to the alignment")
+    return cursor.fields
+
+
+def _seal(cursor: _Cursor) -> None:
+    cursor.magic("a seal: the group ends here")
+    cursor.number(1, "version", "of the seal")
+    cursor.number(1, "flags", "1: the group is atomic")
+    cursor.zeros(2, "unused")
+    cursor.number(8, "journal", "the id in this file's name")
+    cursor.raw(8, "salt", "as in the header")
+    cursor.number(8, "sequence", "one more in each group")
+    cursor.number(8, "group start", "where the sealed bytes begin")
+    cursor.number(8, "durable journal", "known durable when written:")
+    cursor.number(8, "durable offset", "everything before this place")
+    cursor.number(4, "records", "in this group")
+    cursor.checksum("over the group up to here")
+
+
+def _entry(cursor: _Cursor, digest_type: DigestType | None) -> list[Field]:
+    cursor.number(8, "ledger")
+    cursor.number(8, "entry")
+    cursor.number(8, "last add confirmed", "known to the writer; -1: none")
+    cursor.number(8, "length", "payload bytes of the ledger so far")
+    if digest_type is None:
+        cursor.rest("digest and payload", "nothing tells the digest's type")
+        return cursor.fields
+    if digest_type.width:
+        cursor.raw(digest_type.width, "digest", f"{digest_type.name} over head and payload")
+    cursor.payload()
+    return cursor.fields
+
+
+def log_header(data: bytes) -> list[Field]:
+    """An entry log's first 1024 bytes."""
+    cursor = _Cursor(data, 0)
+    cursor.magic("every entry log begins so")
+    cursor.number(4, "version", "of the log's format, 0 or 1")
+    cursor.number(8, "map offset", "where the ledgers map begins; 0: not sealed")
+    cursor.number(4, "ledgers", "in the map")
+    if cursor.peek(4) == entrylog.OUR_MAGIC:
+        cursor.magic("written by us")
+        cursor.number(4, "version", "of our part")
+        cursor.raw(16, "store id", "whose log this is")
+        cursor.number(8, "generation", "of the checkpoint that began it")
+        cursor.checksum("over bytes 0 to 7 and 20 to 51")
+    cursor.zeros(cursor.left, "room up to the first record")
+    return cursor.fields
+
+
+def log_record(data: bytes, offset: int, digest_type: DigestType | None) -> list[Field]:
+    """A record of an entry log from its length word on: an entry, a ledgers map or a filler."""
+    cursor = _Cursor(data, offset)
+    cursor.number(4, "size", "bytes behind this word")
+    if int.from_bytes(data[4:12], "big", signed=True) != entrylog.META_LEDGER:
+        return _entry(cursor, digest_type)
+    cursor.number(8, "ledger", "-1: not an entry")
+    if cursor.number(8, "record kind", "-2: ledgers map, -3: filler") != entrylog.MAP_ENTRY:
+        cursor.zeros(cursor.left, "skipped by every scan")
+        return cursor.fields
+    cursor.number(4, "ledgers", "in this part of the map")
+    while cursor.left >= 2 * 8:
+        ledger_id = cursor.number(8, "ledger")
+        cursor.number(8, "bytes", f"of ledger {ledger_id} in this log, length words too")
+    cursor.rest("content")
+    return cursor.fields
+
+
+def mark_file(data: bytes) -> list[Field]:
+    """A lastMark file."""
+    cursor = _Cursor(data, 0)
+    cursor.number(8, "journal", f"replay begins in {int.from_bytes(data[:8], 'big'):x}.txn")
+    cursor.number(8, "offset", "at this place")
+    if cursor.peek(4) == mark.OUR_MAGIC:
+        cursor.magic("written by us")
+        cursor.number(4, "version", "of our part")
+        cursor.number(8, "generation", "of the checkpoint")
+        cursor.number(8, "newest journal", "whose name is durable")
+        cursor.number(8, "newest log", "-1: none yet")
+        cursor.number(8, "its end", "of the log's durable bytes")
+        cursor.number(8, "rows end", "of the durable ledger rows")
+        cursor.checksum("over everything before it")
+    cursor.rest("surplus", "no lastMark is that long")
+    return cursor.fields
+
+
+_COOKIE_MEANINGS = {
+    "bookieHost": "who owns the directory",
+    "journalDir": "as it was when stamped",
+    "ledgerDirs": "how many, and which",
+    "instanceId": "of the cluster",
+    "indexDirs": "how many, and which",
+}
+
+
+def cookie_file(data: bytes) -> list[Field]:
+    """A VERSION file, line by line."""
+    cursor = _Cursor(data, 0)
+    for number, line in enumerate(data.splitlines(keepends=True)):
+        name, colon, value = line.decode(errors="backslashreplace").rstrip("\r\n").partition(": ")
+        if number == 0:
+            name, value = "layout version", name
+        elif not colon:
+            name, value = f"line {number + 1}", name
+        cursor.fields.append(Field(_end(cursor.fields), len(line), name, value, _COOKIE_MEANINGS.get(name, "")))
+    return cursor.fields
+
+
+def _end(fields: list[Field]) -> int:
+    return fields[-1].offset + fields[-1].size if fields else 0
+
+
+def rows_group(data: bytes, offset: int) -> list[Field]:
+    """A group of a ledgers.rows file, with each of its rows as one field."""
+    cursor = _Cursor(data, offset)
+    cursor.magic("a group of ledger rows")
+    cursor.number(4, "version", "of the group")
+    cursor.number(8, "sequence", "one more in each group")
+    cursor.number(8, "start", "this group's own offset")
+    cursor.number(8, "synced end", "known durable when written")
+    body_size = cursor.number(4, "body size")
+    count = cursor.number(4, "rows")
+    cursor.checksum("over the head before it and the body")
+    end = min(cursor.left, body_size) if body_size > 0 else 0
+    fill = cursor.left - end
+    for _ in range(max(0, count)):
+        if cursor.left - fill < 4:
+            break
+        size = cursor.number(4, "row size")
+        piece = cursor.peek(min(max(0, size), cursor.left - fill))
+        cursor.raw(len(piece), "row", _row(piece))
+    if cursor.left > fill:
+        cursor.raw(cursor.left - fill, "content")
+    if cursor.left:
+        cursor.zeros(cursor.left, f"up to a multiple of {rows.ALIGNMENT}")
+    return cursor.fields
+
+
+def _row(data: bytes) -> str:
+    decoded = row.decode(data)
+    if isinstance(decoded, Damaged):
+        return str(decoded)
+    digest_type = decoded.digest_type.name if decoded.digest_type else "unknown"
+    state = ", fenced" if decoded.fenced else ""
+    dead = ", deleted" if decoded.tombstone else ""
+    return f"ledger {decoded.ledger_id}, change {decoded.change}, {digest_type}{state}{dead}"
+
+
+def _count(piece: bytes) -> str:
+    return f"{len(piece)} byte{'' if len(piece) == 1 else 's'}"
+
+
+def _text(piece: bytes) -> str:
+    """A glance at bytes that may be text."""
+    glance = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece[:24])
+    return f"“{glance}{'…' if len(piece) > 24 else ''}”"
+

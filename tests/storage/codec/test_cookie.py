@@ -1,0 +1,64 @@
+"""The VERSION file."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.codec import cookie as codec
+from storage.codec.cookie import Cookie
+from storage.outcome import Damaged, Flaw, Torn
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t,"), min_size=1, max_size=20)
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map(tuple)
+COOKIE = Cookie("127.0.0.1:3181", ("/data/journal",), ("/data/ledgers",), "inst-1")
+TEXT = b'5\nbookieHost: "127.0.0.1:3181"\njournalDir: "/data/journal"\nledgerDirs: "1\\t/data/ledgers"\ninstanceId: "inst-1"\n'
+
+
+@given(st.builds(Cookie, NAMES, PATHS, PATHS, st.none() | NAMES, st.none() | PATHS, st.sampled_from([4, 5])))
+def test_a_cookie_reads_back(cookie: Cookie) -> None:
+    assert codec.decode(codec.encode(cookie)) == cookie
+
+
+def test_a_cookie_is_written_as_a_bookie_writes_it() -> None:
+    assert codec.encode(COOKIE) == TEXT
+    assert codec.decode(TEXT) == COOKIE
+
+
+def test_version_3_has_plain_lines() -> None:
+    assert codec.decode(b"3\nhost:1\n/j\n2\t/a\t/b\n") == Cookie(
+        "host:1", ("/j",), ("/a", "/b"), layout_version=3
+    )
+
+
+def test_escapes_of_protobuf_s_text_format_are_understood() -> None:
+    text = TEXT.replace(b"inst-1", rb"a\"b\\c\x41\102\n")
+    answer = codec.decode(text)
+    assert isinstance(answer, Cookie)
+    assert answer.instance_id == 'a"b\\cAB\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "flaw"),
+    [
+        (b"6\n", Flaw.FUTURE_VERSION),
+        (b"99999999999999\n", Flaw.FUTURE_VERSION),
+        (b"2\n", Flaw.BAD_VERSION),
+        (b"x\n", Flaw.BAD_TEXT),
+        (b"\n", Flaw.BAD_TEXT),
+        (b"5\nnonsense\n", Flaw.BAD_TEXT),
+        (b"5\n\xff\n", Flaw.BAD_TEXT),
+        (b'5\nbookieHost: "a"\n', Flaw.BAD_TEXT),
+        (TEXT.replace(b"1\\t", b"2\\t"), Flaw.BAD_TEXT),
+    ],
+)
+def test_what_is_no_cookie(data: bytes, flaw: Flaw) -> None:
+    answer = codec.decode(data)
+    assert isinstance(answer, Damaged)
+    assert answer.flaw is flaw
+
+
+@pytest.mark.parametrize("data", [b"", b"5", b'5\nbookieHost: "a"', b"3\nhost\n/j"])
+def test_a_cookie_cut_short_is_torn(data: bytes) -> None:
+    assert isinstance(codec.decode(data), Torn)

@@ -1,0 +1,338 @@
+"""What our codecs write follows the journal's format, rule by rule."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from journals import OurJournal, entry_record, flip, reader
+
+from storage.codec import journal as codec
+from storage.codec import seal as seal_codec
+from storage.codec.seal import GroupFlag, Seal
+from storage.errors import InvalidFormat
+from storage.journal_reader import Group, JournalReader, StoredPadding, StoredRecord
+from storage.outcome import Damaged, EndOfData, Flaw, Torn
+from storage.position import JournalPosition
+
+IDS = st.integers(0, 2**63 - 1)
+POSITIONS = st.builds(JournalPosition, IDS, IDS)
+ALIGNMENTS = st.sampled_from(seal_codec.ALIGNMENTS)
+
+
+# ── header ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("version", "size"), [(4, 8), (5, 512), (6, 512)])
+def test_a_header_has_its_version_s_size(version: int, size: int) -> None:
+    header = codec.Header(version)
+    encoded = codec.encode_header(header)
+    assert len(encoded) == header.size == size
+    assert encoded[:8] == b"BKLG" + struct.pack(">i", version)
+    assert not any(encoded[8:])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 7, -1])
+def test_only_versions_4_to_6_are_written(version: int) -> None:
+    with pytest.raises(InvalidFormat):
+        codec.encode_header(codec.Header(version))
+
+
+def test_a_short_header_has_no_room_for_a_salt() -> None:
+    with pytest.raises(InvalidFormat):
+        codec.encode_header(codec.Header(4, salt=1))
+
+
+@given(st.sampled_from([5, 6]), st.integers(0, 2**64 - 1))
+def test_our_header_keeps_its_salt_in_bytes_that_a_bookie_ignores(version: int, salt: int) -> None:
+    encoded = codec.encode_header(codec.Header(version, salt))
+    assert codec.decode_header(encoded) == codec.Header(version, salt)
+    assert encoded[:8] == codec.encode_header(codec.Header(version))[:8]
+    assert encoded[8:12] == b"LSSL"
+    assert encoded[16:24] == salt.to_bytes(8, "big")
+    assert not any(encoded[24:])
+
+
+def test_no_flipped_bit_in_our_header_is_believed() -> None:
+    encoded = codec.encode_header(codec.Header(6, 0x1234567890ABCDEF))
+    for bit in range(512 * 8):
+        assert isinstance(codec.decode_header(flip(encoded, bit // 8, bit % 8)), Damaged), bit
+
+
+@pytest.mark.parametrize(("version", "flaw"), [(0, Flaw.BAD_VERSION), (1, Flaw.BAD_VERSION), (-1, Flaw.BAD_VERSION),
+                                               (7, Flaw.FUTURE_VERSION), (2**31 - 1, Flaw.FUTURE_VERSION)])  # fmt: skip
+def test_versions_nobody_wrote(version: int, flaw: Flaw) -> None:
+    head = (b"BKLG" + struct.pack(">i", version)).ljust(512, b"\0")
+    answer = codec.decode_header(head)
+    assert isinstance(answer, Damaged)
+    assert answer.flaw is flaw
+
+
+def test_a_newer_version_of_ours_is_named_as_such() -> None:
+    plain = b"BKLG" + struct.pack(">i", 7) + b"LSSL" + bytes(4) + bytes(8)
+    plain = plain.ljust(512, b"\0")
+    from crc32c import crc32c
+
+    checksum = crc32c(plain[16:], crc32c(plain[:12]))
+    answer = codec.decode_header(plain[:12] + struct.pack(">I", checksum) + plain[16:])
+    assert answer == Damaged(4, Flaw.FUTURE_VERSION, "version 7")
+
+
+def test_a_header_cut_short_is_void() -> None:
+    encoded = codec.encode_header(codec.Header(6, 99))
+    assert {codec.decode_header(encoded[:size]) for size in range(512)} == {codec.Void()}
+
+
+def test_a_bookie_s_header_with_bytes_where_zeros_belong_is_damaged() -> None:
+    head = bytearray(codec.encode_header(codec.Header(6)))
+    head[300] = 1
+    assert codec.decode_header(head) == Damaged(8, Flaw.HEADER_FILL)
+
+
+# ── records ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.binary(min_size=16, max_size=200))
+def test_a_record_is_its_length_and_its_body(body: bytes) -> None:
+    assert codec.encode_record(body) == struct.pack(">i", len(body)) + body
+
+
+@given(IDS, st.binary(max_size=64))
+def test_a_ledger_key_record(ledger_id: int, key: bytes) -> None:
+    record = codec.encode_ledger_key(ledger_id, key)
+    assert record == struct.pack(">iqqi", 20 + len(key), ledger_id, -0x1000, len(key)) + key
+    assert codec.decode_record(record[4:], 6) == codec.LedgerKey(ledger_id, key)
+
+
+@given(IDS)
+def test_a_fence_record(ledger_id: int) -> None:
+    record = codec.encode_fence(ledger_id)
+    assert record == struct.pack(">iqq", 16, ledger_id, -0x2000)
+    assert codec.decode_record(record[4:], 6) == codec.Fence(ledger_id)
+
+
+@given(IDS, st.binary(max_size=64))
+def test_an_explicit_lac_record(ledger_id: int, packet: bytes) -> None:
+    record = codec.encode_explicit_lac(ledger_id, packet)
+    assert record == struct.pack(">iqqi", 20 + len(packet), ledger_id, -0x8000, len(packet)) + packet
+    assert codec.decode_record(record[4:], 6) == codec.ExplicitLac(ledger_id, packet)
+
+
+@pytest.mark.parametrize(
+    ("record", "first_version"),
+    [
+        (codec.encode_ledger_key(1, b"k"), 3),
+        (codec.encode_fence(1), 4),
+        (codec.encode_explicit_lac(1, b"p"), 6),
+    ],
+)
+def test_special_records_exist_from_their_version_on(record: bytes, first_version: int) -> None:
+    assert not isinstance(codec.decode_record(record[4:], first_version), Damaged)
+    answer = codec.decode_record(record[4:], first_version - 1)
+    assert isinstance(answer, Damaged)
+    assert answer.flaw is Flaw.RECORD_TOO_NEW
+
+
+def test_an_unknown_negative_entry_id_is_a_record_to_skip() -> None:
+    body = struct.pack(">qq", 7, -0x10000) + b"anything"
+    assert codec.decode_record(body, 6) == codec.UnknownRecord(7, -0x10000, body)
+
+
+@pytest.mark.parametrize("inner", [-1, 0, 19, 21, 2**31 - 1])
+def test_an_inner_length_that_disagrees_is_damage(inner: int) -> None:
+    body = struct.pack(">qqi", 1, codec.LEDGER_KEY, inner) + bytes(20)
+    answer = codec.decode_record(body, 6)
+    assert isinstance(answer, Damaged)
+    assert answer.flaw is Flaw.INNER_LENGTH
+
+
+def test_a_fence_with_anything_behind_it_is_damage() -> None:
+    assert isinstance(codec.decode_record(codec.encode_fence(1)[4:] + b"x", 6), Damaged)
+
+
+def test_a_negative_ledger_is_damage() -> None:
+    body = struct.pack(">qq", -5, 1) + bytes(30)
+    answer = codec.decode_record(body, 6)
+    assert isinstance(answer, Damaged)
+    assert answer.flaw is Flaw.LEDGER_NEGATIVE
+
+
+def frame(length: int, remaining: int, version: int = 6) -> object:
+    return codec.frame(struct.pack(">ii", length, 0), 512, remaining, codec.Header(version))
+
+
+def test_lengths_and_what_they_mean() -> None:
+    assert frame(0, 1000) == EndOfData(512)
+    assert frame(16, 1000) == codec.Frame(codec.FrameKind.RECORD, 512, 516, 532)
+    assert frame(996, 1000) == codec.Frame(codec.FrameKind.RECORD, 512, 516, 1512)
+    assert frame(997, 1000) == Torn(512, Flaw.BODY_CUT)
+    assert frame(2**31 - 1, 1000) == Torn(512, Flaw.BODY_CUT)
+    assert frame(-1, 1000) == Damaged(512, Flaw.LENGTH_NEGATIVE, "length -1")
+    assert frame(-5, 1000) == Damaged(512, Flaw.LENGTH_NEGATIVE, "length -5")
+    assert frame(15, 1000) == Damaged(512, Flaw.LENGTH_TOO_SMALL, "length 15")
+    assert frame(2**31 - 1, 2**32) == Damaged(512, Flaw.LENGTH_TOO_LARGE, "length 2147483647")
+    assert frame(-0x100, 1000) == codec.Frame(codec.FrameKind.PADDING, 512, 520, 520)
+    assert frame(-0x100, 1000, version=4) == Damaged(512, Flaw.LENGTH_NEGATIVE, "length -256")
+    assert frame(-0x100, 7) == Torn(512, Flaw.LENGTH_CUT)
+
+
+def test_the_end_of_the_file_inside_a_length() -> None:
+    assert codec.frame(b"\0\0\0", 512, 3, codec.Header(6)) == EndOfData(512)
+    assert codec.frame(b"\0\0\1", 512, 3, codec.Header(6)) == Torn(512, Flaw.LENGTH_CUT)
+    assert codec.frame(b"", 512, 0, codec.Header(6)) == EndOfData(512)
+
+
+# ── padding ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.integers(512, 1 << 24), ALIGNMENTS)
+def test_padding_ends_at_the_alignment_and_has_room_for_its_two_lengths(
+    position: int, alignment: int
+) -> None:
+    padding = codec.encode_padding(position, alignment)
+    assert (position + len(padding)) % alignment == 0
+    assert len(padding) == 0 or 8 <= len(padding) < alignment + 8
+    if padding:
+        assert padding == struct.pack(">ii", -0x100, len(padding) - 8) + bytes(len(padding) - 8)
+
+
+@pytest.mark.parametrize(
+    ("missing", "size"), [(0, 0), (1, 513), (4, 516), (7, 519), (8, 8), (9, 9), (511, 511)]
+)
+def test_padding_spills_over_when_it_does_not_fit(missing: int, size: int) -> None:
+    assert len(codec.encode_padding(1024 - missing, 512)) == size
+
+
+# ── groups and seals ─────────────────────────────────────────────────────────────────────────────────────
+
+SEALS = st.builds(
+    Seal,
+    journal_id=IDS,
+    salt=st.integers(0, 2**64 - 1),
+    sequence=st.integers(1, 2**64 - 1),
+    group_start=st.integers(0, 1 << 40),
+    durable_up_to=POSITIONS,
+    record_count=st.integers(0, 2**32 - 1),
+    flags=st.sampled_from(GroupFlag),
+)
+
+
+@given(SEALS, st.lists(st.binary(min_size=20, max_size=900), max_size=6), ALIGNMENTS)
+def test_a_group_ends_aligned_with_its_seal_as_the_last_64_bytes(
+    seal: Seal, records: list[bytes], alignment: int
+) -> None:
+    seal = Seal(seal.journal_id, seal.salt, seal.sequence, seal.group_start * alignment, seal.durable_up_to,
+                seal.record_count, seal.flags)  # fmt: skip
+    group = b"".join(seal_codec.encode_group(records, seal, alignment))
+    assert len(group) % alignment == 0
+    stored = seal_codec.decode(group[-64:])
+    assert isinstance(stored, seal_codec.StoredSeal)
+    assert stored.seal == seal
+    from crc32c import crc32c
+
+    assert stored.checksum == crc32c(group[:-4])
+    mark = seal_codec.encode_atomic_mark() if seal.flags else b""
+    assert group.startswith(mark + b"".join(records))
+
+
+@given(st.integers(0, 8191), ALIGNMENTS)
+def test_a_seal_always_has_room(position: int, alignment: int) -> None:
+    size = seal_codec.padding_size(position, alignment)
+    assert (position + size) % alignment == 0
+    assert 8 + 64 <= size < 8 + 64 + alignment
+
+
+@pytest.mark.parametrize("alignment", seal_codec.ALIGNMENTS)
+def test_groups_begin_aligned_behind_the_header(alignment: int) -> None:
+    journal = OurJournal(5, alignment=alignment)
+    assert journal.end == seal_codec.first_group_start(alignment) == alignment
+    journal.group(entry_record(1, 0)).group(entry_record(1, 1))
+    groups = list(reader(journal.file(), 5).groups())
+    assert [type(group) for group in groups] == [Group, Group, EndOfData]
+    assert [group.start for group in groups[:2] if isinstance(group, Group)] == [alignment, journal.ends[0]]
+
+
+def test_an_empty_group_is_one_sealed_padding_record() -> None:
+    journal = OurJournal(5).group()
+    items = list(reader(journal.file(), 5).items(4096))
+    assert isinstance(items[0], StoredPadding)
+    assert isinstance(items[0].seal, seal_codec.StoredSeal)
+    assert items[0].end - items[0].offset == 4096
+
+
+def test_a_bookie_sees_only_records_and_padding_in_our_journals() -> None:
+    """The real reader's loop: a length; 0 ends, -0x100 skips, anything else is a record of that length."""
+    journal = OurJournal(5)
+    journal.group(entry_record(1, 0), entry_record(1, 1)).group(codec.encode_fence(1), flags=GroupFlag.ATOMIC)
+    data, at, seen = journal.file(), 512, []
+    while length := struct.unpack_from(">i", data, at)[0]:
+        if length == -0x100:
+            at += 8 + struct.unpack_from(">i", data, at + 4)[0]
+        else:
+            seen.append(data[at : at + 4 + length])
+            at += 4 + length
+    assert seen == [entry_record(1, 0), entry_record(1, 1), codec.encode_fence(1)]
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"", bytes(63), bytes(64), b"BKLG" + bytes(60), b"LSSM" + bytes(60)],
+    ids=["none", "short", "zeros", "other", "near"],
+)
+def test_padding_without_a_seal(tail: bytes) -> None:
+    assert seal_codec.decode(tail) == seal_codec.NoSeal()
+
+
+def sealed_tail() -> bytes:
+    return OurJournal(5).group(entry_record(1, 0)).file()[:8192][-64:]
+
+
+@pytest.mark.parametrize(("offset", "byte", "flaw"), [(4, 2, Flaw.FUTURE_VERSION), (4, 0, Flaw.BAD_VERSION),
+                                                      (5, 2, Flaw.BAD_FIELD), (8, 0x80, Flaw.BAD_FIELD)])  # fmt: skip
+def test_a_seal_that_nobody_wrote(offset: int, byte: int, flaw: Flaw) -> None:
+    tail = bytearray(sealed_tail())
+    tail[offset] = byte
+    answer = seal_codec.decode(tail)
+    assert isinstance(answer, Damaged)
+    assert answer.flaw is flaw
+
+
+def group_flaw(data: bytes, journal_id: int = 5) -> Flaw:
+    last = list(JournalReader(reader(data, journal_id)._window._file, journal_id).groups())[-1]
+    assert isinstance(last, Damaged)
+    return last.flaw
+
+
+def test_a_seal_of_another_journal_is_not_accepted() -> None:
+    assert group_flaw(OurJournal(5).group(entry_record(1, 0)).file(), journal_id=6) is Flaw.SEAL_PLACE
+
+
+def test_a_seal_with_another_salt_is_not_accepted() -> None:
+    other = OurJournal(5, salt=1).group(entry_record(1, 0)).file()
+    ours = OurJournal(5, salt=2).file()
+    assert group_flaw(ours[:4096] + other[4096:]) is Flaw.SEAL_PLACE
+
+
+def test_a_group_moved_to_another_offset_is_not_accepted() -> None:
+    journal = OurJournal(5).group(entry_record(1, 0)).group(entry_record(1, 1))
+    data = journal.file()
+    assert group_flaw(data[:8192] + data[4096:8192] + data[12288:]) is Flaw.SEAL_PLACE
+
+
+def test_a_group_out_of_sequence_is_not_accepted() -> None:
+    journal = OurJournal(5).group(entry_record(1, 0))
+    journal.sequence = 2
+    assert group_flaw(journal.group(entry_record(1, 1)).file()) is Flaw.SEAL_ORDER
+
+
+def test_a_payload_that_contains_a_journal_does_not_pass_for_one() -> None:
+    inner = OurJournal(5).group(entry_record(9, 0)).file()[:8192]
+    outer = OurJournal(5)
+    outer.group(entry_record(1, 0, inner), entry_record(1, 1))
+    records = [item for item in reader(outer.file(), 5).items() if isinstance(item, StoredRecord)]
+    assert len(records) == 2
+    damaged = bytearray(outer.file())
+    damaged[4096 + 50] ^= 1
+    assert list(reader(bytes(damaged), 5).seals_behind(4096)) == []

@@ -1,0 +1,97 @@
+"""Telling a ledger's digest type from its entries."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from journals import flip
+
+from storage.codec import entry as entry_codec
+from storage.codec import survey
+from storage.codec.digest import DigestCheck, digester
+from storage.codec.survey import DigestSurvey, EntryVerifier
+from storage.entry import DigestType, Entry
+
+dice = random.Random(3)
+PAYLOADS = [dice.randbytes(dice.randrange(0, 60)) for _ in range(20)]
+
+
+def ledger(digest_type: DigestType, ledger_id: int = 1) -> list[bytes]:
+    """Twenty entries as one writer would have made them."""
+    length = 0
+    entries = []
+    for number, payload in enumerate(PAYLOADS):
+        length += len(payload)
+        entry = Entry(ledger_id, number, number - 1, length, payload)
+        entries.append(entry_codec.encode(entry, digester(digest_type, b"pw")))
+    return entries
+
+
+def surveyed(entries: list[bytes]) -> DigestType | None:
+    survey = DigestSurvey()
+    for data in entries:
+        survey.observe(data)
+    return survey.digest_type(1)
+
+
+@pytest.mark.parametrize("digest_type", DigestType)
+def test_each_type_is_recognised(digest_type: DigestType) -> None:
+    assert surveyed(ledger(digest_type)) is digest_type
+
+
+@pytest.mark.parametrize("digest_type", DigestType)
+@pytest.mark.parametrize("skipped", [0, 1, 5])
+def test_each_type_is_recognised_in_a_stretch_of_two(digest_type: DigestType, skipped: int) -> None:
+    assert surveyed(ledger(digest_type)[skipped : skipped + 2]) is digest_type
+
+
+@pytest.mark.parametrize("digest_type", DigestType)
+@pytest.mark.parametrize("victim", [0, 3])
+@pytest.mark.parametrize("byte", [25, 31, 34, -1])
+def test_one_damaged_entry_never_changes_the_answer(digest_type: DigestType, victim: int, byte: int) -> None:
+    entries = ledger(digest_type)[:6]
+    entries[victim] = flip(entries[victim], byte % len(entries[victim]), 3)
+    assert surveyed(entries) is digest_type
+
+
+def test_nothing_is_claimed_without_evidence() -> None:
+    assert surveyed([]) is None
+    assert surveyed([b"short"]) is None
+    assert surveyed(ledger(DigestType.MAC)[4:5]) is None
+
+
+def test_a_survey_of_many_ledgers_forgets_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "LEDGERS_MAX", 2)
+    counted = DigestSurvey()
+    for ledger_id in (1, 2, 3):
+        counted.observe(ledger(DigestType.CRC32C, ledger_id)[0])
+    assert [counted.digest_type(ledger_id) for ledger_id in (1, 2, 3)] == [
+        None,
+        DigestType.CRC32C,
+        DigestType.CRC32C,
+    ]
+
+
+def test_a_declared_type_is_not_questioned() -> None:
+    verifier = EntryVerifier({1: digester(DigestType.CRC32)})
+    assert verifier.check(ledger(DigestType.CRC32C)[0]) is DigestCheck.MISMATCH
+
+
+def test_a_mac_is_verified_with_its_password_only() -> None:
+    entries = ledger(DigestType.MAC)
+    without, right, wrong = (
+        EntryVerifier(),
+        EntryVerifier(password_of=lambda _: b"pw"),
+        EntryVerifier(password_of=lambda _: b"other"),
+    )
+    answers = [[verifier.check(data) for data in entries][-1] for verifier in (without, right, wrong)]
+    assert answers == [DigestCheck.UNVERIFIED, DigestCheck.OK, DigestCheck.MISMATCH]
+
+
+def test_proving_is_stricter_than_checking() -> None:
+    verifier = EntryVerifier()
+    assert verifier.proves(ledger(DigestType.CRC32)[3])
+    assert not verifier.proves(ledger(DigestType.DUMMY)[3])
+    assert not verifier.proves(flip(ledger(DigestType.CRC32C)[3], 33))
+    assert not verifier.proves(b"short")
