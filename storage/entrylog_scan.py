@@ -87,11 +87,8 @@ def items(reader: EntryLogReader, start: int = codec.HEADER_SIZE) -> Iterator[Lo
 
 def survey(reader: EntryLogReader) -> None:
     """Learns the ledgers' digest types first, so that a damaged entry cannot hide behind not knowing."""
-    at = codec.HEADER_SIZE
-    while isinstance(frame := reader.frame_at(at), codec.Frame | codec.DirectPadding):
-        if isinstance(frame, codec.Frame) and frame.kind is codec.FrameKind.ENTRY:
-            reader.verifier.survey.observe(reader.body(frame))
-        at = frame.end
+    for _ in items(reader):
+        pass
 
 
 def metadata(reader: EntryLogReader) -> LogMetadata:

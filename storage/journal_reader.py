@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from storage.files import ReadFile
 
 _LONG_HEADER = codec.Header(codec.VERSION_MAX)
-_SECTOR = 512
+SECTOR = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class JournalReader:
         match header:
             case Damaged(flaw=Flaw.BAD_MAGIC) if self._begins_with_an_entry():
                 return codec.VERSION_1
-            case codec.Void() if self._window.first_nonzero(0) is not None and self.size >= _SECTOR:
+            case codec.Void() if self._window.first_nonzero(0) is not None and self.size >= SECTOR:
                 # A header is synced before its file gets a name; zeros in front of data are damage.
                 return Damaged(0, Flaw.BAD_MAGIC, "zeros in front of data")
         return header
@@ -187,12 +187,12 @@ class JournalReader:
 
     def seals_behind(self, start: int) -> Iterator[Seal]:
         """The valid seals behind damage, wherever an aligned group could end."""
-        for offset, piece in self._window.pieces(start - start % _SECTOR, self.size):
+        for offset, piece in self._window.pieces(start - start % SECTOR, self.size):
             block = bytes(piece)
             at = block.find(seal_codec.MAGIC)
             while at >= 0:
                 end = offset + at + seal_codec.SIZE
-                if end % _SECTOR == 0 and end > start:
+                if end % SECTOR == 0 and end > start:
                     stored = seal_codec.decode(self._window.view(offset + at, seal_codec.SIZE))
                     if isinstance(stored, seal_codec.StoredSeal) and self.seal_flaw(stored, end) is None:
                         yield stored.seal

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from storage.codec import journal as codec
 from storage.codec.digest import DigestCheck
 from storage.codec.seal import NoSeal
-from storage.journal_reader import Group, StoredPadding, StoredRecord
+from storage.journal_reader import SECTOR, Group, StoredPadding, StoredRecord
 from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from storage.codec.survey import EntryVerifier
     from storage.journal_reader import JournalReader
     from storage.position import JournalPosition
+
+Stored = StoredRecord | StoredPadding
+JournalItem = Stored | Stop
 
 
 class Owner(enum.Enum):
@@ -141,19 +144,25 @@ def _keep(reader: JournalReader, verifier: EntryVerifier, start: int) -> Kept:
 
 
 def _scan_records(reader: JournalReader, verifier: EntryVerifier, start: int) -> JournalScan:
-    """A bookie's journal: every record's digest, and zeros behind the end."""
+    """A bookie's journal: every record's digest, whole flushes, and zeros behind the end.
+
+    What no digest proves counts only with something behind it that does, or with its flush complete.
+    """
     owner = Owner.UNKNOWN if isinstance(reader.header, Damaged) else Owner.BOOKIE
     _survey(reader, verifier, start)
     facts = _empty(reader, owner, start)
-    end, records = facts.end, 0
+    end, records, unproven = facts.end, 0, 0
     for item in reader.items(start):
-        stop = _stop_of(item, verifier)
+        stop = _stop_of(item, reader, verifier)
+        if isinstance(stop, EndOfData) and unproven:
+            stop = Torn(end, Flaw.UNPADDED)
         if stop is not None:
             facts = replace(facts, end=end, kept=Kept(end, end, 0), records=records)
             evidence = None if isinstance(stop, EndOfData) else reader.entry_behind(stop.offset, verifier)
             return replace(facts, stop=stop, evidence=evidence)
-        if isinstance(item, StoredRecord | StoredPadding):
-            end, records = item.end, records + isinstance(item, StoredRecord)
+        unproven += isinstance(item, StoredRecord)
+        if _settles(item, reader, verifier):
+            end, records, unproven = item.end, records + unproven, 0
     raise AssertionError("items end with a stop")
 
 
@@ -165,14 +174,38 @@ def _survey(reader: JournalReader, verifier: EntryVerifier, start: int) -> None:
                 verifier.survey.observe(data)
 
 
-def _stop_of(item: StoredRecord | StoredPadding | Stop, verifier: EntryVerifier) -> Stop | None:
+def _stop_of(item: JournalItem, reader: JournalReader, verifier: EntryVerifier) -> Stop | None:
     """Why the sound part of a bookie's journal ends at this item; `None` if it does not."""
     match item:
         case EndOfData() | Torn() | Damaged():
             return item
         case StoredRecord(record=Damaged(flaw=flaw, detail=detail)):
             return Damaged(item.offset, flaw, detail)
-        case StoredRecord(record=codec.EntryRecord(data=data)):
-            wrong = verifier.check(data) is DigestCheck.MISMATCH
-            return Damaged(item.offset, Flaw.DIGEST) if wrong else None
+        case StoredRecord(record=codec.UnknownRecord(entry_id=entry_id)):
+            # No bookie writes one: it is an entry whose id is damaged, and must not be skipped.
+            return Damaged(item.offset, Flaw.ENTRY_NEGATIVE, f"entry {entry_id}")
+        case StoredRecord(record=codec.EntryRecord(ledger_id=ledger_id, data=data)):
+            if verifier.check(data) is DigestCheck.MISMATCH:
+                return Damaged(item.offset, Flaw.DIGEST)
+            if verifier.digester(ledger_id) is None and _holds_an_entry(item, reader, verifier):
+                return Damaged(item.offset, Flaw.DIGEST, "another entry begins inside")
     return None
+
+
+def _holds_an_entry(item: StoredRecord, reader: JournalReader, verifier: EntryVerifier) -> bool:
+    """Whether a length that grew has swallowed the records behind it."""
+    inside = reader.entry_behind(item.offset, verifier)
+    return inside is not None and inside < item.end
+
+
+def _settles(item: JournalItem, reader: JournalReader, verifier: EntryVerifier) -> TypeGuard[Stored]:
+    """Whether everything up to the end of this item was certainly written as it stands."""
+    match item:
+        case StoredPadding():
+            return True
+        case StoredRecord(record=codec.EntryRecord(data=data)) if verifier.check(data) is DigestCheck.OK:
+            return True
+        case StoredRecord():
+            # A flush that ends aligned needs no padding; before version 5 there is none at all.
+            return not reader.framing.pads or item.end % SECTOR == 0
+    return False

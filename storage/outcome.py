@@ -29,6 +29,7 @@ class Flaw(enum.Enum):
     ENTRY_NEGATIVE = "the entry id is negative"
     RECORD_TOO_NEW = "a kind of record that this journal version does not have"
     NOT_ZERO = "bytes that are not zero behind the end of the data"
+    UNPADDED = "the last flush was not padded to its end"
     NOT_A_RECORD = "no record begins here"
 
     # headers and fixed files

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 _SHOWN_MAX = 20
 """So many bytes of an opaque field are its value; of a longer one only their number is."""
 
-_SPECIAL_NAMES = {journal.LEDGER_KEY: "ledger key", journal.FENCE: "fence", journal.EXPLICIT_LAC: "explicit LAC"}
+_SPECIAL_NAMES = {
+    journal.LEDGER_KEY: "ledger key",
+    journal.FENCE: "fence",
+    journal.EXPLICIT_LAC: "explicit LAC",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +193,9 @@ def log_header(data: bytes) -> list[Field]:
 def log_record(data: bytes, offset: int, digest_type: DigestType | None) -> list[Field]:
     """A record of an entry log from its length word on: an entry, a ledgers map or a filler."""
     cursor = _Cursor(data, offset)
+    if data[:1] == bytes([entrylog.DIRECT_FILL]):
+        cursor.rest("fill", "a direct-I/O writer's, up to a multiple of 4096")
+        return cursor.fields
     cursor.number(4, "size", "bytes behind this word")
     if int.from_bytes(data[4:12], "big", signed=True) != entrylog.META_LEDGER:
         return _entry(cursor, digest_type)
@@ -240,7 +247,9 @@ def cookie_file(data: bytes) -> list[Field]:
             name, value = "layout version", name
         elif not colon:
             name, value = f"line {number + 1}", name
-        cursor.fields.append(Field(_end(cursor.fields), len(line), name, value, _COOKIE_MEANINGS.get(name, "")))
+        cursor.fields.append(
+            Field(_end(cursor.fields), len(line), name, value, _COOKIE_MEANINGS.get(name, ""))
+        )
     return cursor.fields
 
 
@@ -292,4 +301,3 @@ def _text(piece: bytes) -> str:
     """A glance at bytes that may be text."""
     glance = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece[:24])
     return f"“{glance}{'…' if len(piece) > 24 else ''}”"
-

@@ -77,7 +77,7 @@ def check_digest(data: Buffer, digester: Digester) -> DigestCheck:
     """Whether the digest inside the entry's bytes belongs to them."""
     start = HEAD.size + digester.digest_type.width
     if len(data) < start:
-        return DigestCheck.MISMATCH
+        return DigestCheck.MISMATCH if digester.verifies else DigestCheck.UNVERIFIED
     view = memoryview(data)
     return digester.check(view[: HEAD.size], view[HEAD.size : start], view[start:])
 

@@ -75,6 +75,8 @@ def decode(data: Buffer) -> LedgerRow | Damaged:
 
 def _row(fields: tuple[Any, ...]) -> LedgerRow | Damaged:
     _, ledger_id, change, digest, evidence, key, fenced, lac, last, tombstone = fields
+    if type(fenced) is not bool:
+        return Damaged(0, Flaw.BAD_FIELD, "fenced is not a yes or no")
     try:
         row = LedgerRow(
             ledger_id,
@@ -108,7 +110,6 @@ def _holds(row: LedgerRow) -> bool:
     blobs = (row.master_key, row.explicit_lac)
     return (
         all(map(_is_id, (row.ledger_id, row.change, *optional_ids, *_places(row.tombstone))))
-        and type(row.fenced) is bool
         and all(blob is None or type(blob) is bytes for blob in blobs)
         and (row.tombstone is None or row.tombstone.log is None or row.tombstone.log.log_id <= LOG_ID_MAX)
     )

@@ -3,7 +3,8 @@
 Two kinds of evidence. A CRC that matches names its type almost surely. Otherwise the width of the digest is
 what is left of an entry when its payload is taken away, and the payload's size follows from the cumulative
 lengths of two neighbours (or of entry 0 alone). Votes are counted over many entries, so that one damaged
-entry never changes the answer.
+entry never changes the answer. A ledger without any evidence is presumed to be like all the others, if those
+agree: otherwise an entry whose ledger id is damaged would pass for the only entry of another ledger.
 """
 
 from __future__ import annotations
@@ -82,6 +83,11 @@ class DigestSurvey:
             return None
         return ledger.votes.most_common(1)[0][0]
 
+    def presumed_type(self) -> DigestType | None:
+        """The type of a ledger without evidence: the one that all others use, if they agree."""
+        agreed = {ledger.votes.most_common(1)[0][0] for ledger in self._ledgers.values() if ledger.votes}
+        return agreed.pop() if len(agreed) == 1 else None
+
 
 def matching_checksum(data: Buffer) -> DigestType | None:
     """The CRC that verifies these bytes as an entry, if one does."""
@@ -124,7 +130,7 @@ class EntryVerifier:
         """How this ledger's entries are protected, as far as is known."""
         if ledger_id in self._declared:
             return self._declared[ledger_id]
-        digest_type = self.survey.digest_type(ledger_id)
+        digest_type = self.survey.digest_type(ledger_id) or self.survey.presumed_type()
         if digest_type is DigestType.MAC and (password := self._password_of(ledger_id)) is not None:
             return digester(DigestType.MAC, password)
         return None if digest_type is None else Digester(digest_type)
@@ -132,10 +138,10 @@ class EntryVerifier:
     def check(self, data: Buffer) -> DigestCheck:
         """Whether the entry's digest belongs to its bytes; every entry checked also counts as evidence."""
         self.survey.observe(data)
-        head = entry_codec.decode_head(data)
-        if isinstance(head, Damaged):
+        if len(data) < entry_codec.IDS.size:
             return DigestCheck.UNVERIFIED
-        known = self.digester(head.ledger_id)
+        ledger_id, _ = entry_codec.IDS.unpack_from(data)
+        known = self.digester(ledger_id)
         return DigestCheck.UNVERIFIED if known is None else entry_codec.check_digest(data, known)
 
     def proves(self, data: Buffer) -> bool:

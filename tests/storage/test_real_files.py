@@ -186,7 +186,9 @@ def test_every_acknowledged_entry_is_found_with_its_exact_bytes(name: str) -> No
                 assert described["digest"] == acknowledged["digest"]
             assert (described["lac"], described["length"]) == (acknowledged["lac"], acknowledged["length"])
             checked += 1
-    wanted = sum(len(ledger["entries"]) for ledger in fixtures.manifest(name)["ledgers"] if not ledger["deleted"])
+    wanted = sum(
+        len(ledger["entries"]) for ledger in fixtures.manifest(name)["ledgers"] if not ledger["deleted"]
+    )
     assert checked == wanted > 0
 
 

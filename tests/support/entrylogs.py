@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
+from journals import entry_bytes
 from memory import MemoryFile
 
 from storage import entrylog_scan
@@ -59,3 +61,13 @@ def entries(found: list[entrylog_scan.LogItem]) -> list[tuple[int, int]]:
 
 def holes(found: list[entrylog_scan.LogItem]) -> list[tuple[int, int]]:
     return [(item.start, item.end) for item in found if isinstance(item, entrylog_scan.Hole)]
+
+
+def direct_log() -> bytes:
+    """A log as the direct-I/O writer makes it: a filler behind the header, 0xF0 behind each flush."""
+    data = bytearray(codec.encode_header()) + struct.pack(">iq", 3068, -1)
+    data = bytearray(data.ljust(4096, b"\0"))
+    for number in range(3):
+        data += codec.encode_record(entry_bytes(1, number))
+        data += bytes([0xF0] * (-len(data) % 4096))
+    return bytes(data).ljust(65536, b"\0")

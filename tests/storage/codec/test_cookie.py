@@ -13,7 +13,12 @@ from storage.outcome import Damaged, Flaw, Torn
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t,"), min_size=1, max_size=20)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(tuple)
 COOKIE = Cookie("127.0.0.1:3181", ("/data/journal",), ("/data/ledgers",), "inst-1")
-TEXT = b'5\nbookieHost: "127.0.0.1:3181"\njournalDir: "/data/journal"\nledgerDirs: "1\\t/data/ledgers"\ninstanceId: "inst-1"\n'
+TEXT = rb"""5
+bookieHost: "127.0.0.1:3181"
+journalDir: "/data/journal"
+ledgerDirs: "1\t/data/ledgers"
+instanceId: "inst-1"
+"""
 
 
 @given(st.builds(Cookie, NAMES, PATHS, PATHS, st.none() | NAMES, st.none() | PATHS, st.sampled_from([4, 5])))

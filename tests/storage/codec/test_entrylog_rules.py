@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from entrylogs import Log, entries, items, reader
+from entrylogs import Log, direct_log, entries, items, reader
 from hypothesis import given
 from hypothesis import strategies as st
 from journals import entry_bytes, flip
@@ -151,16 +151,6 @@ def test_a_direct_writer_s_padding_reaches_to_the_next_block(missing: int) -> No
     offset = 8192 - missing
     prefix = bytes([0xF0] * min(missing, 20)) + b"\0" * 20
     assert codec.frame(prefix[:20], offset, missing + 100) == codec.DirectPadding(offset, 8192)
-
-
-def direct_log() -> bytes:
-    """A log as the direct-I/O writer makes it: a filler behind the header, 0xF0 behind each flush."""
-    data = bytearray(codec.encode_header()) + struct.pack(">iq", 3068, -1)
-    data = bytearray(data.ljust(4096, b"\0"))
-    for number in range(3):
-        data += codec.encode_record(entry_bytes(1, number))
-        data += bytes([0xF0] * (-len(data) % 4096))
-    return bytes(data).ljust(65536, b"\0")
 
 
 def test_a_direct_writer_s_log_is_read() -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import BookieJournal, OurJournal, change, entry_bytes, flip
 
-from storage.codec import frames, frames_numpy, frames_plain
 from storage.codec import entry as entry_codec
+from storage.codec import frames, frames_numpy, frames_plain
 from storage.codec import journal as journal_codec
 from storage.codec.digest import Digester, digester
-from storage.codec.frames import Frames, Kernel
 from storage.entry import DigestType, Entry
+
+if TYPE_CHECKING:
+    from storage.codec.frames import Frames, Kernel
 
 KERNELS: list[Kernel] = [frames_plain, frames_numpy]
 BATCHED = [DigestType.CRC32C, DigestType.CRC32]

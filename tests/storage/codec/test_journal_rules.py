@@ -61,8 +61,16 @@ def test_no_flipped_bit_in_our_header_is_believed() -> None:
         assert isinstance(codec.decode_header(flip(encoded, bit // 8, bit % 8)), Damaged), bit
 
 
-@pytest.mark.parametrize(("version", "flaw"), [(0, Flaw.BAD_VERSION), (1, Flaw.BAD_VERSION), (-1, Flaw.BAD_VERSION),
-                                               (7, Flaw.FUTURE_VERSION), (2**31 - 1, Flaw.FUTURE_VERSION)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("version", "flaw"),
+    [
+        (0, Flaw.BAD_VERSION),
+        (1, Flaw.BAD_VERSION),
+        (-1, Flaw.BAD_VERSION),
+        (7, Flaw.FUTURE_VERSION),
+        (2**31 - 1, Flaw.FUTURE_VERSION),
+    ],
+)
 def test_versions_nobody_wrote(version: int, flaw: Flaw) -> None:
     head = (b"BKLG" + struct.pack(">i", version)).ljust(512, b"\0")
     answer = codec.decode_header(head)
@@ -289,8 +297,15 @@ def sealed_tail() -> bytes:
     return OurJournal(5).group(entry_record(1, 0)).file()[:8192][-64:]
 
 
-@pytest.mark.parametrize(("offset", "byte", "flaw"), [(4, 2, Flaw.FUTURE_VERSION), (4, 0, Flaw.BAD_VERSION),
-                                                      (5, 2, Flaw.BAD_FIELD), (8, 0x80, Flaw.BAD_FIELD)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("offset", "byte", "flaw"),
+    [
+        (4, 2, Flaw.FUTURE_VERSION),
+        (4, 0, Flaw.BAD_VERSION),
+        (5, 2, Flaw.BAD_FIELD),
+        (8, 0x80, Flaw.BAD_FIELD),
+    ],
+)
 def test_a_seal_that_nobody_wrote(offset: int, byte: int, flaw: Flaw) -> None:
     tail = bytearray(sealed_tail())
     tail[offset] = byte

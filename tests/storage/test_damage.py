@@ -1,0 +1,408 @@
+"""Damage of every simple kind, at every place: what is sound is still read, what is not is named exactly."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tracemalloc
+
+import pytest
+from entrylogs import Log, entries, holes, items, reader
+from journals import (
+    BookieJournal,
+    OurJournal,
+    change,
+    entry_bytes,
+    entry_record,
+    flip,
+    scan_bytes,
+    zero,
+)
+from journals import reader as journal_reader
+from memory import MemoryFile
+
+from storage import entrylog_scan
+from storage.codec import entry as entry_codec
+from storage.codec import entrylog as log_codec
+from storage.codec import journal as codec
+from storage.codec.digest import DigestCheck, digester
+from storage.codec.survey import EntryVerifier
+from storage.entry import RECORD_SIZE_MAX, DigestType, Entry
+from storage.entrylog_reader import EntryLogReader, LogEntry
+from storage.entrylog_scan import Hole
+from storage.journal_reader import JournalReader, StoredRecord
+from storage.outcome import Damaged, EndOfData, Flaw, Torn
+
+MEMORY_MAX = 64 << 20
+
+
+def our_journal() -> OurJournal:
+    journal = OurJournal(1, alignment=512, size=4096)
+    journal.group(codec.encode_ledger_key(1, b"k" * 20), entry_record(1, 0))
+    return journal.group(entry_record(1, 1), codec.encode_fence(1)).group(entry_record(2, 0))
+
+
+def bookie_journal() -> BookieJournal:
+    journal = BookieJournal(1, 6, size=4096)
+    journal.flush(codec.encode_ledger_key(1, b"k" * 20), entry_record(1, 0))
+    return journal.flush(entry_record(1, 1), codec.encode_fence(1)).flush(entry_record(2, 0))
+
+
+# ── journals ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_prefix_of_our_journal_keeps_its_whole_groups_and_nothing_else() -> None:
+    journal = our_journal()
+    for size in range(len(journal.data) + 1):
+        facts = scan_bytes(bytes(journal.data[:size]), 1)
+        whole = max([512 if size >= 512 else 0, *(end for end in journal.ends if end <= size)])
+        assert facts.end == whole, size
+        assert facts.is_sound is (size < 512 or not any(journal.data[whole:size])), size
+
+
+def test_every_prefix_of_a_bookie_s_journal_keeps_its_whole_entries() -> None:
+    journal = bookie_journal()
+    stored = [
+        item for item in journal_reader(bytes(journal.data), 1).items() if isinstance(item, StoredRecord)
+    ]
+    for size in range(512, len(journal.data) + 1):
+        facts = scan_bytes(bytes(journal.data[:size]), 1)
+        proving = [
+            index
+            for index, item in enumerate(stored, 1)
+            if item.end <= size
+            and (
+                isinstance(item.record, codec.EntryRecord)
+                or any(item.end <= end <= size for end in journal.ends)
+            )
+        ]
+        assert facts.records == max(proving, default=0), size
+
+
+def test_every_flipped_bit_in_our_groups_ends_the_sound_part_before_it() -> None:
+    journal = our_journal()
+    data = journal.file()
+    for bit in range(512 * 8, len(journal.data) * 8):
+        facts = scan_bytes(flip(data, bit // 8, bit % 8), 1)
+        group = next(index for index, end in enumerate(journal.ends) if bit // 8 < end)
+        assert facts.end == ([512, *journal.ends][group]), bit
+        assert not facts.is_sound
+        assert (facts.evidence is not None) == (group < len(journal.ends) - 1)
+
+
+def test_every_flipped_bit_behind_our_end_is_seen() -> None:
+    journal = our_journal()
+    for bit in range(len(journal.data) * 8, journal.size * 8, 5):
+        facts = scan_bytes(flip(journal.file(), bit // 8, bit % 8), 1)
+        assert (facts.end, facts.is_sound) == (journal.end, False)
+
+
+def test_every_flipped_bit_in_a_bookie_s_entries_is_seen() -> None:
+    """Its special records carry nothing that could tell, and the only entry of a ledger not enough."""
+    journal = BookieJournal(1, 6, size=4096)
+    for number in range(2):
+        journal.flush(entry_record(1, number), entry_record(2, number))
+    for item in journal_reader(journal.file(), 1).items():
+        if isinstance(item, StoredRecord):
+            for bit in range(item.offset * 8, item.end * 8):
+                assert not scan_bytes(flip(journal.file(), bit // 8, bit % 8), 1).is_sound, bit
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [
+        (2**31 - 1, Torn(512, Flaw.BODY_CUT)),
+        (-1, Damaged(512, Flaw.LENGTH_NEGATIVE, "length -1")),
+        (-5, Damaged(512, Flaw.LENGTH_NEGATIVE, "length -5")),
+        (0, Damaged(512, Flaw.NOT_ZERO, "first at 523")),
+        (1, Damaged(512, Flaw.LENGTH_TOO_SMALL, "length 1")),
+    ],
+)
+def test_impossible_lengths_in_a_journal(length: int, expected: Damaged | Torn) -> None:
+    for journal in (bookie_journal(), our_journal()):
+        data = change(journal.file(), 512, struct.pack(">i", length))
+        assert list(journal_reader(data, 1).items())[-1] == expected
+        assert scan_bytes(data, 1).evidence is not None
+
+
+@pytest.mark.parametrize("block", [512, 4096])
+def test_a_zeroed_block_with_more_behind_it_is_never_an_end(block: int) -> None:
+    journal = OurJournal(1, alignment=4096, size=65536)
+    for number in range(6):
+        journal.group(entry_record(1, number, b"x" * 3000))
+    for start in range(4096, journal.ends[-2], block):
+        zeroed = zero(journal.file(), start, start + block)
+        if zeroed == journal.file():
+            continue  # inside the padding
+        facts = scan_bytes(zeroed, 1)
+        assert facts.end <= start
+        assert (facts.is_sound, facts.evidence is not None) == (False, True)
+
+
+def test_a_newer_journal_is_refused_as_newer() -> None:
+    data = change(bookie_journal().file(), 4, struct.pack(">i", 7))
+    assert journal_reader(data, 1).header == Damaged(4, Flaw.FUTURE_VERSION, "version 7")
+
+
+class Sparse:
+    """A huge file of zeros with a few bytes in front, which allocates only what is asked for."""
+
+    name = "sparse"
+
+    def __init__(self, front: bytes, size: int) -> None:
+        self._front, self._size = front, size
+        self.largest = 0
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, offset: int, size: int) -> bytes:
+        self.largest = max(self.largest, size)
+        size = min(size, self._size - offset)
+        return self._front[offset : offset + size].ljust(size, b"\0")
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Sparse:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("length", [RECORD_SIZE_MAX + 1, 2**31 - 1, 1 << 30])
+def test_no_length_in_a_huge_file_is_a_request_to_allocate(length: int) -> None:
+    front = BookieJournal(1, 6).file()[:512] + struct.pack(">i", length)
+    journal = Sparse(front, 3 << 30)
+    assert next(JournalReader(journal, 1).items()) == Damaged(512, Flaw.LENGTH_TOO_LARGE, f"length {length}")
+    assert journal.largest <= MEMORY_MAX
+    log = Sparse(log_codec.encode_header() + struct.pack(">iqq", length, 1, 1), 3 << 30)
+    frame = EntryLogReader(log, 0, EntryVerifier()).frame_at(1024)
+    assert frame == Damaged(1024, Flaw.LENGTH_TOO_LARGE, f"size {length}")
+    assert log.largest <= MEMORY_MAX
+
+
+# ── entry logs ───────────────────────────────────────────────────────────────────────────────────────────
+
+DICE = random.Random(11)
+PAYLOADS = [DICE.randbytes(DICE.randrange(0, 400)) for _ in range(12)]
+
+
+def log_of(digest: DigestType = DigestType.CRC32C) -> Log:
+    """Twelve entries of three ledgers."""
+    log, lengths = Log(), [0, 0, 0]
+    for number, payload in enumerate(PAYLOADS):
+        ledger = number % 3
+        lengths[ledger] += len(payload)
+        entry = Entry(ledger, number // 3, number // 3 - 1, lengths[ledger], payload)
+        log.add(entry_codec.encode(entry, digester(digest, b"password")))
+    return log
+
+
+ALL_IDS = [(number % 3, number // 3) for number in range(12)]
+
+
+def test_an_undamaged_log_has_no_holes() -> None:
+    for digest in DigestType:
+        found = items(log_of(digest).seal().file())
+        assert entries(found) == ALL_IDS
+        assert holes(found) == []
+        assert isinstance(found[-1], EndOfData)
+
+
+@pytest.mark.parametrize("victim", range(12))
+@pytest.mark.parametrize(
+    "part", [4, 12, 20, 28, 36, -1], ids=["ledger", "entry", "lac", "length", "digest", "payload"]
+)
+def test_damage_inside_an_entry_costs_that_entry_only(victim: int, part: int) -> None:
+    log = log_of()
+    end = [*log.places, len(log.data)][victim + 1]
+    offset = end - 1 if part == -1 else log.places[victim] + part + 3
+    found = items(flip(log.seal().file(), offset, 2))
+    good = [item.ids for item in found if isinstance(item, LogEntry) and item.check is DigestCheck.OK]
+    assert good == ALL_IDS[:victim] + ALL_IDS[victim + 1 :]
+    doubtful = [item for item in found if isinstance(item, LogEntry) and item.check is not DigestCheck.OK]
+    assert [item.position.offset for item in doubtful] == [log.places[victim]]
+    assert holes(found) == []
+
+
+@pytest.mark.parametrize("victim", range(12))
+@pytest.mark.parametrize("size", [0, 1, -1, -5, 2**31 - 1, 20, 5000, 90])
+@pytest.mark.parametrize("sealed", ["sealed", "open"])
+def test_a_damaged_size_costs_four_bytes(victim: int, size: int, sealed: str) -> None:
+    log = log_of()
+    place = log.places[victim]
+    if sealed == "sealed":
+        log.seal()
+    found = items(change(log.file(), place, struct.pack(">i", size)))
+    assert entries(found) == ALL_IDS
+    assert holes(found) == [(place, place + 4)]
+
+
+def test_every_flipped_bit_of_a_size_costs_four_bytes() -> None:
+    log = log_of().seal()
+    for place in log.places:
+        for bit in range(32):
+            found = items(flip(log.file(), place + bit // 8, bit % 8))
+            assert entries(found) == ALL_IDS, (place, bit)
+            assert holes(found) == [(place, place + 4)], (place, bit)
+
+
+@pytest.mark.parametrize("victim", range(1, 11))
+def test_a_zeroed_range_is_one_hole_up_to_the_next_sound_record(victim: int) -> None:
+    log = log_of().seal()
+    start, end = log.places[victim], log.places[victim + 1]
+    found = items(zero(log.file(), start, end))
+    assert holes(found) == [(start, end)]
+    assert entries(found) == ALL_IDS[:victim] + ALL_IDS[victim + 1 :]
+
+
+def test_a_destroyed_stretch_over_several_records_is_one_exact_hole() -> None:
+    log = log_of().seal()
+    start, end = log.places[3] + 2, log.places[6] + 20
+    found = items(change(log.file(), start, random.Random(5).randbytes(end - start)))
+    assert entries(found) == ALL_IDS[:3] + ALL_IDS[7:]
+    assert holes(found) == [(log.places[3], log.places[7])]
+
+
+@pytest.mark.parametrize("digest", [DigestType.CRC32, DigestType.MAC, DigestType.DUMMY])
+def test_other_digests_are_found_again_too(digest: DigestType) -> None:
+    log = log_of(digest).seal()
+    start, end = log.places[4], log.places[5]
+    found = items(
+        change(log.file(), start, b"\xff" * (end - start)), EntryVerifier(password_of=lambda _: b"password")
+    )
+    assert entries(found) == ALL_IDS[:4] + ALL_IDS[5:]
+    assert holes(found) == [(start, end)]
+
+
+def test_every_prefix_of_a_log_keeps_its_whole_records() -> None:
+    log = log_of()
+    ends = [*log.places[1:], len(log.data)]
+    for size in range(len(log.data) + 1):
+        found = items(log.file()[:size])
+        assert entries(found) == ALL_IDS[: sum(end <= size for end in ends)], size
+        whole = max([1024, *(end for end in ends if end <= size)])
+        assert isinstance(found[-1], Torn if any(log.data[whole:size]) else EndOfData), size
+
+
+def test_a_payload_that_contains_a_log_is_one_entry() -> None:
+    inner = log_of().file()[1024:]
+    log = Log().add(entry_bytes(7, 0, inner), entry_bytes(7, 1))
+    assert entries(items(log.file())) == [(7, 0), (7, 1)]
+    found = items(change(log.file(), log.places[0], struct.pack(">i", 77)))
+    assert entries(found)[-1] == (7, 1)
+    assert isinstance(found[0], Hole)
+
+
+def test_damage_in_the_map_is_told_and_the_log_is_scanned_instead() -> None:
+    log = log_of().seal()
+    map_offset = log_codec.decode_header(log.file())
+    assert isinstance(map_offset, log_codec.Header)
+    damaged = reader(change(log.file(), map_offset.map_offset + 20, struct.pack(">i", 9)))
+    assert isinstance(damaged.ledgers_map(), Damaged)
+    assert entrylog_scan.metadata(damaged).sizes == log.sizes
+
+
+# ── at random ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def mutated(data: bytes, dice: random.Random) -> bytes:
+    """One to four changes: flips, zeros, garbage, wild lengths, moved blocks, a cut."""
+    changed = bytearray(data)
+    for _ in range(dice.randrange(1, 5)):
+        at = dice.randrange(len(changed))
+        match dice.randrange(7):
+            case 0:
+                changed[at] ^= 1 << dice.randrange(8)
+            case 1:
+                changed[at : at + dice.choice([4, 64, 512])] = bytes(
+                    len(changed[at : at + dice.choice([4, 64, 512])])
+                )
+            case 2:
+                size = dice.randrange(1, 200)
+                changed[at : at + size] = dice.randbytes(len(changed[at : at + size]))
+            case 3:
+                word = struct.pack(
+                    ">i", dice.choice([-1, -5, -0x100, 0, 1, 15, 16, 2**31 - 1, -(2**31), 1 << 24])
+                )
+                changed[at : at + 4] = word[: len(changed[at : at + 4])]
+            case 4:
+                source = dice.randrange(len(changed))
+                block = bytes(changed[source : source + 512])
+                changed[at : at + len(block)] = block[: len(changed[at : at + len(block)])]
+            case 5:
+                del changed[max(1, at) :]
+            case 6:
+                word = struct.pack(">q", dice.choice([-1, -2, -3, -0x1000, -0x2000, -0x8000, 2**63 - 1]))
+                changed[at : at + 8] = word[: len(changed[at : at + 8])]
+    return bytes(changed)
+
+
+def read_everything(data: bytes) -> None:
+    """Every reader over one file, as a journal and as an entry log."""
+    opened = JournalReader(MemoryFile(data), 1)
+    *_, stop = opened.items()
+    assert isinstance(stop, EndOfData | Torn | Damaged)
+    facts = scan_bytes(data, 1)
+    assert 0 <= facts.end <= len(data)
+    assert facts.kept.start <= facts.kept.end <= len(data)
+    walked = 1024
+    for item in items(data):
+        if isinstance(item, EndOfData | Torn | Damaged):
+            break
+        start = (
+            item.position.offset
+            if isinstance(item, LogEntry)
+            else getattr(item, "offset", getattr(item, "start", 0))
+        )
+        assert start == walked or (isinstance(item, LogEntry) and start == walked - 4)
+        walked = item.end
+    entrylog_scan.metadata(reader(data))
+
+
+def originals() -> list[bytes]:
+    return [
+        our_journal().file(),
+        bookie_journal().file(),
+        bytes(our_journal().data),
+        log_of().seal().file(),
+        log_of(DigestType.MAC).file(),
+        log_of(DigestType.DUMMY).seal().file(),
+    ]
+
+
+def campaign(count: int, seed: int) -> int:
+    """Reads that many mutated files; answers how many different ones there were."""
+    dice = random.Random(seed)
+    files = originals()
+    seen = set()
+    for number in range(count):
+        data = mutated(files[number % len(files)], dice)
+        seen.add(hash(data))
+        read_everything(data)
+    return len(seen)
+
+
+def test_thousands_of_mutations_are_read_without_a_crash_or_a_large_allocation() -> None:
+    tracemalloc.start()
+    try:
+        assert campaign(1_500, seed=1) > 1_400
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MEMORY_MAX
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_a_hundred_thousand_mutations(seed: int) -> None:
+    """Ten seeds of eleven thousand: over a hundred thousand in all."""
+    tracemalloc.start()
+    try:
+        assert campaign(11_000, seed) > 10_000
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MEMORY_MAX
