@@ -1,0 +1,57 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-slow lint types architecture check bench bench-startup wheel-test clean
+
+help: ## show what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
+
+setup: $(READY) ## make a virtual environment with everything the other targets need
+
+$(READY): setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ echo "this Python cannot make a virtual environment; on Debian: apt install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+test: setup ## run the tests (about half a minute)
+	$(BIN)/pytest
+
+test-slow: setup ## run the tests that take minutes: a hundred thousand mutated files
+	$(BIN)/pytest -m slow
+
+lint: setup ## check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## check types, strictly
+	$(BIN)/mypy
+
+architecture: setup ## check who imports whom, and who owns what is dangerous
+	$(BIN)/pytest -q tests/test_architecture.py
+
+check: lint types architecture test ## everything that must hold before a change is shared
+
+bench: setup ## time the hot functions
+	$(BIN)/pytest -q bench --benchmark-enable --benchmark-only --benchmark-columns=median,stddev,ops -m "slow or not slow"
+
+bench-startup: setup ## time `import storage` and `ledgerstore --help` against bare Python
+	$(BIN)/python bench/startup.py
+
+wheel-test: setup ## build the wheel, install it alone, and run the tests against it
+	rm -rf build dist .wheel-test
+	$(BIN)/python -m build --quiet --wheel
+	$(PYTHON) -m venv .wheel-test
+	.wheel-test/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		"$$(echo dist/*.whl)[fast]" pytest pytest-benchmark hypothesis
+	.wheel-test/bin/python -P -c 'import storage, sys; sys.exit(".wheel-test" not in storage.__file__)'
+	.wheel-test/bin/python -P -m pytest -q -p no:cacheprovider
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

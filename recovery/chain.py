@@ -15,7 +15,7 @@ from recovery import standing
 from recovery.standing import Behind, Decision, Facts, Following, Place, Reach, State
 from storage.codec.journal import HEADER_SIZE_MAX
 from storage.journal_scan import JournalScan, Owner
-from storage.outcome import Damaged
+from storage.outcome import Damaged, Flaw, Torn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,13 +57,14 @@ class Verdict:
     """Everything before this was known to be durable: by the mark, or by a seal."""
 
     @property
-    def rotten(self) -> tuple[Standing, ...]:
-        return tuple(one for one in self.standings if one.decision is Decision.ROT)
+    def refused(self) -> tuple[Standing, ...]:
+        """The journals that forbid to go on."""
+        return tuple(one for one in self.standings if one.decision in (Decision.ROT, Decision.NEWER))
 
     @property
     def is_refused(self) -> bool:
-        """Whether acknowledged data is damaged or gone, so that going on would hide it."""
-        return bool(self.rotten or self.missing)
+        """Whether something acknowledged is damaged, gone or unreadable, so that going on would hide it."""
+        return bool(self.refused or self.missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +152,20 @@ def _stand(scan: JournalScan, place: Place, bound: int, following: Following) ->
     facts = Facts(
         place,
         _owner(scan),
-        State.SOUND if scan.is_sound else State.BROKEN,
+        _state(scan),
         Reach.COVERS if scan.end >= bound else Reach.SHORT,
         Behind.NOTHING if scan.evidence is None else Behind.EVIDENCE,
         following,
     )
     end = min(scan.end, bound) if place is Place.NAMED else scan.end
     return Standing(scan, facts, standing.decide(facts), end)
+
+
+def _state(scan: JournalScan) -> State:
+    flaws = {found.flaw for found in (scan.header, scan.stop) if isinstance(found, Torn | Damaged)}
+    if Flaw.FUTURE_VERSION in flaws:
+        return State.NEWER
+    return State.SOUND if scan.is_sound else State.BROKEN
 
 
 def _owner(scan: JournalScan) -> Owner:

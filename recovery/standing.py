@@ -28,6 +28,7 @@ class Place(enum.Enum):
 
 
 class State(enum.Enum):
+    NEWER = "written by a newer version of the format"
     SOUND = "only zeros behind its end"
     BROKEN = "something else behind its end"
 
@@ -53,6 +54,7 @@ class Decision(enum.Enum):
     KEEP = "nothing in it is vouched for; of its first group what frames and verifies is kept"
     VOID = "nothing in it counts: what was kept of it stands in the next journal's first group"
     ROT = "acknowledged bytes are damaged or gone: refuse"
+    NEWER = "nothing is wrong with it, and we cannot read it: refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,11 @@ _SHORT = frozenset({Reach.SHORT})
 _BROKEN = frozenset({State.BROKEN})
 
 TABLE = (
+    Row(
+        Decision.NEWER,
+        "what a newer version has written is not torn, not void and not rot",
+        states=frozenset({State.NEWER}),
+    ),
     Row(
         Decision.VOID,
         "a later first seal goes back to the mark only: what follows here was carried over, or never counted",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from storage.entrylog_reader import EntryLogReader
 
 _CHAIN_MAX = 16
-"""So many records in a row that no digest proves are still believed to be framed rightly."""
+"""So many well framed records in a row are no accident, whatever their digests say."""
 
 _CHAIN_MIN = 3
 """So many records in a row must be framed before one that no digest can prove is believed."""
@@ -112,8 +112,7 @@ def _items_at(reader: EntryLogReader, at: int) -> Sequence[Found] | Stop:
     match frame:
         case codec.Frame(kind=codec.FrameKind.ENTRY):
             entry = reader.entry(frame)
-            doubtful = entry.check is DigestCheck.MISMATCH and not _goes_on_at(reader, frame.end)
-            return _behind_doubtful(reader, entry) if doubtful else [entry]
+            return [entry] if entry.check is DigestCheck.OK else _second_look(reader, entry)
         case codec.Frame(kind=codec.FrameKind.MAP):
             return [reader.map_record(frame)]
         case codec.Frame() | codec.DirectPadding():
@@ -136,20 +135,29 @@ def _behind_damage(reader: EntryLogReader, at: int, flaw: Flaw) -> Sequence[Foun
     return Torn(at, flaw) if flaw in _CUT else Damaged(at, flaw)
 
 
-def _behind_doubtful(reader: EntryLogReader, entry: LogEntry) -> Sequence[Found]:
-    """An entry with a wrong digest and nothing sound behind it: its size may be the damaged part."""
+def _second_look(reader: EntryLogReader, entry: LogEntry) -> Sequence[Found]:
+    """An entry that its digest does not prove: its size, and not only its content, may be wrong."""
+    known = reader.verifier.digester(entry.ids[0])
+    if known is not None and not known.verifies:
+        return [entry]
     at = entry.position.offset
-    resumed = _next_sound(reader, at)
+    # Where the framing holds, only a record *inside* could show that the size has grown over it.
+    framed = _goes_on_at(reader, entry.end)
+    resumed = _next_sound(reader, at, entry.end if framed else None)
+    if framed and resumed is None:
+        return [entry]
     rescued = _rescue(reader, at, resumed)
     if rescued is not None:
         return [Hole(at, at + LENGTH_WORD_SIZE, Flaw.DIGEST), rescued]
-    if resumed is not None and resumed < entry.end:
+    if resumed is not None and resumed < entry.end and not (framed and known):
         return [Hole(at, resumed, Flaw.DIGEST)]
     return [entry]
 
 
-def _next_sound(reader: EntryLogReader, at: int) -> int | None:
-    return find_record(reader.window, at + 1, lambda place: _is_sound(reader, place))
+def _next_sound(reader: EntryLogReader, at: int, end: int | None = None) -> int | None:
+    """The first sound record behind `at`; with an end, only one that lies before it as a whole."""
+    limit = reader.size if end is None else end
+    return find_record(reader.window, at + 1, lambda place: _is_sound(reader, place, limit), limit)
 
 
 def _rescue(reader: EntryLogReader, at: int, resumed: int | None) -> LogEntry | None:
@@ -163,10 +171,10 @@ def _rescue(reader: EntryLogReader, at: int, resumed: int | None) -> LogEntry | 
     return LogEntry(LogPosition(reader.log_id, at), end, data, DigestCheck.OK)
 
 
-def _is_sound(reader: EntryLogReader, place: int) -> bool:
-    """Whether a record begins there that its digest, its map or its filling proves."""
+def _is_sound(reader: EntryLogReader, place: int, limit: int) -> bool:
+    """Whether a record begins there, and ends before the limit, that its digest, map or filling proves."""
     frame = reader.frame_at(place)
-    if not isinstance(frame, codec.Frame):
+    if not isinstance(frame, codec.Frame) or frame.end > limit:
         return False
     body = reader.body(frame)
     match frame.kind:
@@ -198,7 +206,7 @@ def _is_framed(reader: EntryLogReader, frame: codec.Frame) -> bool:
 
 
 def _goes_on_at(reader: EntryLogReader, place: int) -> bool:
-    """Whether the framing still holds there; a few more entries with wrong digests do not break it."""
+    """Whether the framing still holds there; more entries with wrong digests do not break it."""
     for _ in range(_CHAIN_MAX):
         match reader.frame_at(place):
             case codec.Frame(kind=codec.FrameKind.ENTRY) as frame:
@@ -206,11 +214,11 @@ def _goes_on_at(reader: EntryLogReader, place: int) -> bool:
                     return True
                 place = frame.end
             case codec.Frame():
-                return _is_sound(reader, place)
+                return _is_sound(reader, place, reader.size)
             case codec.DirectPadding():
                 return True
             case EndOfData():
                 return reader.window.first_nonzero(place) is None
             case _:
                 return False
-    return False
+    return True

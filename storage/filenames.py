@@ -44,6 +44,7 @@ class FileKind(enum.Enum):
     LEDGER_ROWS_DRAFT = "ledger rows draft"
     INDEX = "index"
     INDEX_DRAFT = "index draft"
+    BOOKIE_INDEX = "bookie's index"
     COOKIE = "cookie"
     LOCK = "lock"
     QUARANTINE = "quarantine"
@@ -70,6 +71,9 @@ _FIXED = {
     QUARANTINE: FileKind.QUARANTINE,
     DIRTY: FileKind.STATE,
     BOOKIE_STATUS: FileKind.STATE,
+    "ledgers": FileKind.BOOKIE_INDEX,
+    "locations": FileKind.BOOKIE_INDEX,
+    "metadata-cache": FileKind.BOOKIE_INDEX,
     "lastMark": FileKind.LAST_MARK,
     "lastMark" + _DRAFT: FileKind.LAST_MARK_DRAFT,
 }

@@ -13,6 +13,7 @@ from crc32c import crc32c
 
 from storage.codec import journal as codec
 from storage.codec import seal as seal_codec
+from storage.codec.seal import GroupFlag, NoSeal, StoredSeal
 from storage.codec.survey import matching_checksum
 from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
 from storage.resync import find_record
@@ -21,7 +22,7 @@ from storage.window import Window
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.codec.seal import NoSeal, Seal, StoredSeal
+    from storage.codec.seal import Seal
     from storage.codec.survey import EntryVerifier
     from storage.files import ReadFile
 
@@ -44,7 +45,7 @@ class StoredPadding:
 
     offset: int
     end: int
-    seal: StoredSeal | NoSeal | Damaged
+    seal: StoredSeal | NoSeal
     atomic_mark: bool
 
 
@@ -134,7 +135,7 @@ class JournalReader:
         checksum = 0
         for _, piece in self._window.pieces(seal.group_start, end - seal_codec.CHECKSUM_SIZE):
             checksum = crc32c(piece, checksum)
-        return None if checksum == stored.checksum else Flaw.CHECKSUM
+        return stored.flaw if checksum == stored.checksum else Flaw.CHECKSUM
 
     def _salt_or(self, otherwise: int) -> int:
         salt = self.header.salt if isinstance(self.header, codec.Header) else None
@@ -143,47 +144,52 @@ class JournalReader:
     def groups(self, start: int = 0) -> Iterator[Group | Stop]:
         """The sealed groups from `start` on, their checksums verified. The last item says how it ended."""
         at = max(start, self.records_start)
-        last: Group | None = None
+        last: Seal | None = None
         while True:
             group = self._next_group(at)
-            if isinstance(group, Group) and last is not None and not _follows(group.seal, last.seal):
-                group = Damaged(at, Flaw.SEAL_ORDER, f"{group.seal.sequence} behind {last.seal.sequence}")
+            if isinstance(group, Group) and not self._is_next(group.seal, last, at):
+                group = Damaged(at, Flaw.SEAL_ORDER, f"sequence {group.seal.sequence}")
             yield group
             if not isinstance(group, Group):
                 return
-            at, last = group.end, group
+            at, last = group.end, group.seal
+
+    def _is_next(self, seal: Seal, last: Seal | None, at: int) -> bool:
+        if last is None:
+            return at != self.records_start or seal.sequence == 1
+        # Without a header to name the salt, the first group's stands for all: a stale group has another.
+        return seal.sequence == last.sequence + 1 and seal.salt == last.salt
 
     def _next_group(self, start: int) -> Group | Stop:
         """The group that begins at `start`, or behind the header's padding there."""
-        records = 0
+        records, flags = 0, GroupFlag.NONE
         for item in self.items(start):
             match item:
                 case StoredRecord():
                     records += 1
                 case StoredPadding(atomic_mark=True) if item.offset == start:
-                    pass
-                case StoredPadding(seal=seal_codec.NoSeal()) if item.offset == self.records_start:
+                    flags = GroupFlag.ATOMIC
+                case StoredPadding(seal=NoSeal()) if item.offset == self.records_start:
                     start = item.end
-                case StoredPadding():
-                    return self._sealed_by(item, start, records)
+                case StoredPadding(seal=NoSeal()):
+                    return Damaged(item.offset, Flaw.SEAL_MISSING)
+                case StoredPadding(seal=StoredSeal() as stored):
+                    flaw = self._group_flaw(stored, item.end, (start, records, flags))
+                    return Damaged(start, flaw) if flaw else Group(start, item.end, stored.seal, records)
                 case EndOfData() if item.offset != start:
                     return Torn(start, Flaw.SEAL_MISSING)
                 case EndOfData() | Torn() | Damaged():
                     return item
         raise AssertionError("items end with a stop")
 
-    def _sealed_by(self, padding: StoredPadding, start: int, records: int) -> Group | Damaged:
-        match padding.seal:
-            case seal_codec.NoSeal():
-                return Damaged(padding.offset, Flaw.SEAL_MISSING)
-            case Damaged(flaw=flaw, detail=detail):
-                return Damaged(padding.offset, flaw, detail)
-            case stored:
-                seal = stored.seal
-                wrong = self.seal_flaw(stored, padding.end) if seal.group_start == start else Flaw.SEAL_PLACE
-                if wrong is None and seal.record_count != records:
-                    wrong = Flaw.SEAL_PLACE
-                return Group(start, padding.end, seal, records) if wrong is None else Damaged(start, wrong)
+    def _group_flaw(self, stored: StoredSeal, end: int, found: tuple[int, int, GroupFlag]) -> Flaw | None:
+        """Why the seal is not that of the group found: where it starts, its records, its flags."""
+        seal = stored.seal
+        if seal.group_start != found[0]:
+            return Flaw.SEAL_PLACE
+        flaw = self.seal_flaw(stored, end)
+        fits = (seal.group_start, seal.record_count, seal.flags) == found
+        return flaw if flaw or fits else Flaw.SEAL_PLACE
 
     def seals_behind(self, start: int) -> Iterator[Seal]:
         """The valid seals behind damage, wherever an aligned group could end."""
@@ -208,10 +214,5 @@ class JournalReader:
     def entry_behind(self, offset: int, verifier: EntryVerifier) -> int | None:
         """The first place behind `offset` where an entry with a good digest stands."""
         return find_record(
-            self._window, offset + 1, lambda place: self.is_entry_with_good_digest(place, verifier)
+            self._window, offset + 1, lambda place: self.is_entry_with_good_digest(place, verifier), self.size
         )
-
-
-def _follows(seal: Seal, last: Seal) -> bool:
-    # Without a header to name the salt, the first group's stands for all: a stale group has another.
-    return seal.sequence == last.sequence + 1 and seal.salt == last.salt

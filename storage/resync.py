@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from storage.window import Window
 
 
-def find_record(window: Window, start: int, is_sound: Callable[[int], bool]) -> int | None:
-    """The first offset from `start` on at which a sound record begins; `None` when there is none."""
-    while start < window.size:
+def find_record(window: Window, start: int, is_sound: Callable[[int], bool], end: int) -> int | None:
+    """The first offset in [start, end) at which a sound record begins; `None` when there is none."""
+    while start < end:
         # A copy: judging a place moves the window.
-        block = bytes(window.view(start, CHUNK_SIZE))
+        block = bytes(window.view(start, min(CHUNK_SIZE, end - start + resync.PROBE_SIZE)))
         for place in resync.places(block, 0):
+            if start + place >= end:
+                return None
             if is_sound(start + place):
                 return start + place
         if start + len(block) >= window.size:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from storage.files import ReadFile
 
 CHUNK_SIZE = 1 << 20
+LOOK_BEHIND = 64 << 10
+"""Kept in front of what is asked for: a reader that looks ahead and comes back finds it still there."""
 
 
 class Window:
@@ -25,18 +27,21 @@ class Window:
 
     def view(self, offset: int, size: int) -> memoryview:
         """`size` bytes from `offset`, fewer only where the file ends. Good until the next call."""
-        size = max(0, min(size, self.size - offset))
+        size = min(size, self.size - offset)
+        if size <= 0:
+            return memoryview(b"")
         begin = offset - self._start
         if begin < 0 or begin + size > len(self._buffer):
             self._load(offset, size)
-            begin = 0
+            begin = offset - self._start
         return self._buffer[begin : begin + size]
 
     def _load(self, offset: int, size: int) -> None:
-        wanted = max(size, min(self._chunk_size, self.size - offset))
-        self._buffer = memoryview(self._file.read(offset, wanted))
-        self._start = offset
-        if len(self._buffer) < size:
+        start = max(0, offset - LOOK_BEHIND)
+        wanted = offset - start + max(size, min(self._chunk_size, self.size - offset))
+        self._buffer = memoryview(self._file.read(start, wanted))
+        self._start = start
+        if start + len(self._buffer) < offset + size:
             raise OSError(errno.EIO, "the file became shorter while it was read", self._file.name)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, memoryview]]:

@@ -155,7 +155,8 @@ def _decode_origin(head: bytes) -> Origin | Damaged | None:
     if checksum != _header_checksum(head):
         return Damaged(0, Flaw.CHECKSUM)
     if version != OUR_VERSION:
-        return Damaged(_HEADER.size + 4, Flaw.FUTURE_VERSION, f"origin {version}")
+        flaw = Flaw.FUTURE_VERSION if version > OUR_VERSION else Flaw.BAD_VERSION
+        return Damaged(_HEADER.size + len(OUR_MAGIC), flaw, f"origin {version}")
     return Origin(store_id, generation)
 
 

@@ -31,7 +31,7 @@ def encode_key(ledger_id: int) -> bytes:
 
 def decode_key(key: Buffer) -> int | Damaged:
     if len(key) != KEY_SIZE:
-        return Damaged(0, Flaw.FILE_SHORT, f"a key of {len(key)} bytes")
+        return Damaged(0, Flaw.BAD_FIELD, f"a key of {len(key)} bytes")
     (ledger_id,) = _KEY.unpack(key)
     return Damaged(0, Flaw.LEDGER_NEGATIVE) if ledger_id < 0 else int(ledger_id)
 
@@ -47,7 +47,7 @@ def encode_floor(entry_id: int) -> bytes:
 
 def decode_value(value: Buffer) -> tuple[int, EntryLocation] | Damaged:
     if len(value) != VALUE_SIZE:
-        return Damaged(0, Flaw.FILE_SHORT, f"a value of {len(value)} bytes")
+        return Damaged(0, Flaw.BAD_FIELD, f"a value of {len(value)} bytes")
     entry_id, packed = _VALUE.unpack(value)
     if entry_id < 0:
         return Damaged(0, Flaw.ENTRY_NEGATIVE)

@@ -23,9 +23,9 @@ _DIGEST_SIZE_MAX = 20
 _LARGE = 64 << 10
 _FIELDS = struct.Struct(">iqqqq")
 
-# size below 32 MiB and at least 32; ledger, entry and length not negative; last add confirmed from -1 on
+# size at most 32 MiB and at least 32; ledger, entry and length not negative; last add confirmed from -1 on
 _ENTRY = (
-    rb"(?!\x00\x00\x00[\x00-\x1f])[\x00\x01][\x00-\xff]{3}"
+    rb"(?!\x00\x00\x00[\x00-\x1f])(?:[\x00\x01][\x00-\xff]{3}|\x02\x00\x00\x00)"
     rb"(?:[\x00-\x7f][\x00-\xff]{7}){2}(?:[\x00-\x7f][\x00-\xff]{7}|\xff{8})[\x00-\x7f][\x00-\xff]{7}"
 )
 _META = rb"[\x00\x01][\x00-\xff]{3}\xff{15}[\xfd\xfe]"

@@ -68,8 +68,10 @@ def decode(data: Buffer) -> LedgerRow | Damaged:
         return Damaged(0, Flaw.BAD_TEXT, str(error))
     if not isinstance(fields, tuple) or not fields:
         return Damaged(0, Flaw.BAD_FIELD, "not a row")
-    if fields[0] != VERSION:
+    if type(fields[0]) is int and fields[0] > VERSION:
         return Damaged(0, Flaw.FUTURE_VERSION, f"row {fields[0]}")
+    if fields[0] != VERSION:
+        return Damaged(0, Flaw.BAD_VERSION, f"row {fields[0]}")
     return _row(fields) if len(fields) == _FIELDS else Damaged(0, Flaw.BAD_FIELD, f"{len(fields)} fields")
 
 

@@ -43,8 +43,9 @@ HEAD_SIZE = _HEAD.size + _CHECKSUM.size
 
 @dataclass(frozen=True, slots=True)
 class GroupHead:
-    """The fixed part of a group, before its body was read."""
+    """The fixed part of a group, before its body was read and its checksum compared."""
 
+    version: int
     sequence: int
     start: int
     synced_end: int
@@ -82,24 +83,28 @@ def decode_group_head(head: Buffer, offset: int, remaining: int) -> GroupHead | 
     magic, version, sequence, start, synced_end, body_size, count = _HEAD.unpack_from(head)
     if magic != MAGIC:
         return Damaged(offset, Flaw.BAD_MAGIC)
-    if version != VERSION:
-        return Damaged(offset, Flaw.FUTURE_VERSION if version > VERSION else Flaw.BAD_VERSION)
     if start != offset:
         return Damaged(offset, Flaw.SEAL_PLACE, f"a group of offset {start}")
     if body_size > remaining - HEAD_SIZE:
         return Torn(offset, Flaw.BODY_CUT)
     if body_size > BODY_SIZE_MAX:
         return Damaged(offset, Flaw.LENGTH_TOO_LARGE, f"body of {body_size}")
-    if synced_end < 0:
-        return Damaged(offset, Flaw.BAD_FIELD)
     (checksum,) = _CHECKSUM.unpack_from(head, _HEAD.size)
-    return GroupHead(sequence, start, synced_end, body_size, count, checksum)
+    return GroupHead(version, sequence, start, synced_end, body_size, count, checksum)
 
 
 def decode_group_body(head: GroupHead, head_bytes: Buffer, body: Buffer) -> list[LedgerRow] | Damaged:
     """The rows of a group, its checksum verified over head and body."""
     if crc32c(body, crc32c(bytes(head_bytes[: _HEAD.size]))) != head.checksum:
         return Damaged(head.start, Flaw.CHECKSUM)
+    if head.version != VERSION:
+        return Damaged(head.start, Flaw.FUTURE_VERSION if head.version > VERSION else Flaw.BAD_VERSION)
+    if head.synced_end < 0:
+        return Damaged(head.start, Flaw.BAD_FIELD, f"synced end {head.synced_end}")
+    return _rows(head, body)
+
+
+def _rows(head: GroupHead, body: Buffer) -> list[LedgerRow] | Damaged:
     rows: list[LedgerRow] = []
     at = 0
     for _ in range(head.count):

@@ -11,9 +11,10 @@
              │ durable: journal    │ durable: offset     │ record count │ crc │
            … ┴─────────────────────┴─────────────────────┴──────────────┴─────┘
 
-The crc is CRC-32C over everything from the group's start up to the crc itself. `durable_up_to` says what was
-known to be durable when the group was written: damage before it is rot, never a torn tail. Journal id, salt,
-place and crc together keep a payload that contains a journal from passing for one.
+The crc is CRC-32C over everything from the group's start up to the crc itself; a later version keeps both in
+their places. `durable_up_to` says what was known to be durable when the group was written: damage before it is
+rot, never a torn tail. Journal id, salt, place and crc together keep a payload that contains a journal from
+passing for one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from storage.codec import journal
-from storage.outcome import Damaged, Flaw
+from storage.outcome import Flaw
 from storage.position import JournalPosition
 
 if TYPE_CHECKING:
@@ -71,10 +72,22 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class StoredSeal:
-    """A seal as it was found, its checksum not yet compared with the group."""
+    """A seal as it was found: not to be believed before its checksum is compared with the group."""
 
     seal: Seal
     checksum: int
+    version: int = VERSION
+
+    @property
+    def flaw(self) -> Flaw | None:
+        """What a seal says that we would not have written, once its checksum has proved it."""
+        if self.version != VERSION:
+            return Flaw.FUTURE_VERSION if self.version > VERSION else Flaw.BAD_VERSION
+        seal = self.seal
+        places = (seal.journal_id, seal.group_start, seal.durable_up_to.journal_id, seal.durable_up_to.offset)
+        if int(seal.flags) & ~_KNOWN_FLAGS or min(places) < 0:
+            return Flaw.BAD_FIELD
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +148,14 @@ def _encode(seal: Seal) -> bytes:
     )
 
 
-def decode(tail: Buffer) -> StoredSeal | NoSeal | Damaged:
+def decode(tail: Buffer) -> StoredSeal | NoSeal:
     """What the last 64 bytes of a padding record's content are. Zeros, or anything else unmarked: no seal."""
     if len(tail) < SIZE or bytes(tail[: len(MAGIC)]) != MAGIC:
         return NoSeal()
     _, version, flags, journal_id, salt, sequence, start, durable_id, durable_offset, count = (
         _SEAL.unpack_from(tail)
     )
-    if version != VERSION:
-        return Damaged(4, Flaw.FUTURE_VERSION if version > VERSION else Flaw.BAD_VERSION, f"seal {version}")
-    if flags & ~_KNOWN_FLAGS:
-        return Damaged(5, Flaw.BAD_FIELD, f"flags {flags:#x}")
-    if min(journal_id, start, durable_id, durable_offset) < 0:
-        return Damaged(8, Flaw.BAD_FIELD, "a negative place")
     (checksum,) = _CHECKSUM.unpack_from(tail, _SEAL.size)
     durable_up_to = JournalPosition(durable_id, durable_offset)
     seal = Seal(journal_id, salt, sequence, start, durable_up_to, count, GroupFlag(flags))
-    return StoredSeal(seal, checksum)
+    return StoredSeal(seal, checksum, version)

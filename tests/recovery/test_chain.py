@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pytest
+from crc32c import crc32c
 from journals import (
     START,
     BookieJournal,
@@ -147,6 +149,35 @@ def test_the_first_group_of_a_new_journal_is_kept_as_far_as_it_verifies() -> Non
     found = verdict({1: first.file(), 2: torn})
     assert decisions(found) == {1: Decision.USE, 2: Decision.KEEP}
     assert found.standings[1].scan.kept.count == 1
+
+
+def newer_seal(journal: OurJournal, group: int) -> bytes:
+    """The journal with one group's seal as a later version would write it: its checksum is right."""
+    start, end = [4096, *journal.ends][group], journal.ends[group]
+    changed = change(journal.file(), end - 60, b"\2")
+    return change(changed, end - 4, crc32c(changed[start : end - 4]).to_bytes(4, "big"))
+
+
+@pytest.mark.parametrize("group", [0, 1, 2])
+def test_a_group_of_a_newer_version_is_refused_and_never_cut(group: int) -> None:
+    found = verdict({1: newer_seal(three_groups(), group)})
+    assert decisions(found) == {1: Decision.NEWER}
+    assert found.is_refused
+
+
+def test_a_journal_of_a_newer_version_is_refused() -> None:
+    plain = change(three_groups().file(), 4, struct.pack(">i", 7))
+    checksum = crc32c(plain[16:512], crc32c(plain[:12]))
+    assert decisions(verdict({1: change(plain, 12, struct.pack(">I", checksum))})) == {1: Decision.NEWER}
+    assert decisions(verdict({1: change(two_flushes().file(), 4, struct.pack(">i", 7))})) == {
+        1: Decision.NEWER
+    }
+
+
+def test_a_flipped_bit_in_a_seal_s_version_is_not_a_newer_version() -> None:
+    journal = three_groups()
+    assert decisions(verdict({1: change(journal.file(), journal.ends[1] - 60, b"\2")})) == {1: Decision.ROT}
+    assert decisions(verdict({1: change(journal.file(), journal.ends[2] - 60, b"\2")})) == {1: Decision.CUT}
 
 
 # ── chains ───────────────────────────────────────────────────────────────────────────────────────────────

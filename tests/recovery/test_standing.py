@@ -24,6 +24,8 @@ EVERY_COMBINATION = [Facts(*values) for values in product(Place, Owner, State, R
 
 def in_plain_words(facts: Facts) -> Decision:
     """The rules of the protocol as one would tell them, without looking at the table."""
+    if facts.state is State.NEWER:
+        return Decision.NEWER
     if facts.place is Place.MARKED:
         return Decision.VOID
     if facts.place is Place.SKIPPED:
@@ -70,7 +72,7 @@ def is_possible(facts: Facts) -> bool:
 
 
 def test_every_combination_has_an_answer() -> None:
-    assert len(EVERY_COMBINATION) == 5 * 4 * 2 * 2 * 2 * 2
+    assert len(EVERY_COMBINATION) == 5 * 4 * 3 * 2 * 2 * 2
     for facts in EVERY_COMBINATION:
         assert isinstance(decide(facts), Row)
 
@@ -91,7 +93,7 @@ def test_every_row_decides_something() -> None:
 def test_what_is_vouched_for_and_gone_is_never_passed_over() -> None:
     on_the_chain = [facts for facts in EVERY_COMBINATION if facts.place not in (Place.MARKED, Place.SKIPPED)]
     short = [facts for facts in on_the_chain if facts.reach is Reach.SHORT]
-    assert {decide(facts).decision for facts in short} == {Decision.ROT}
+    assert {decide(facts).decision for facts in short} == {Decision.ROT, Decision.NEWER}
 
 
 def test_damage_with_something_good_behind_it_is_never_cut() -> None:

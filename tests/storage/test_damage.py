@@ -249,6 +249,14 @@ def test_every_flipped_bit_of_a_size_costs_four_bytes() -> None:
             assert holes(found) == [(place, place + 4)], (place, bit)
 
 
+def test_a_first_size_that_swallows_the_whole_log_costs_four_bytes() -> None:
+    log = log_of()
+    place = log.places[0]
+    found = items(change(log.file(), place, struct.pack(">i", len(log.data) - place - 4)))
+    assert entries(found) == ALL_IDS
+    assert holes(found) == [(place, place + 4)]
+
+
 @pytest.mark.parametrize("victim", range(1, 11))
 def test_a_zeroed_range_is_one_hole_up_to_the_next_sound_record(victim: int) -> None:
     log = log_of().seal()
@@ -303,6 +311,27 @@ def test_damage_in_the_map_is_told_and_the_log_is_scanned_instead() -> None:
     damaged = reader(change(log.file(), map_offset.map_offset + 20, struct.pack(">i", 9)))
     assert isinstance(damaged.ledgers_map(), Damaged)
     assert entrylog_scan.metadata(damaged).sizes == log.sizes
+
+
+class Counting(MemoryFile):
+    """Counts the bytes that are read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.count = 0
+
+    def read(self, offset: int, size: int) -> bytes:
+        self.count += size
+        return super().read(offset, size)
+
+
+@pytest.mark.parametrize("password", [b"password", b"wrong"])
+def test_reading_a_log_stays_linear_even_if_no_digest_matches(password: bytes) -> None:
+    log = Log().add(*(entry_bytes(1, number, b"x" * 900, DigestType.MAC) for number in range(5000)))
+    file = Counting(log.file())
+    opened = EntryLogReader(file, 0, EntryVerifier({1: digester(DigestType.MAC, password)}))
+    assert sum(isinstance(item, LogEntry) for item in entrylog_scan.items(opened)) == 5000
+    assert file.count < 2 * len(log.data)
 
 
 # ── at random ────────────────────────────────────────────────────────────────────────────────────────────

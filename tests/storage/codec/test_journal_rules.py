@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from journals import OurJournal, entry_record, flip, reader
@@ -81,8 +82,6 @@ def test_versions_nobody_wrote(version: int, flaw: Flaw) -> None:
 def test_a_newer_version_of_ours_is_named_as_such() -> None:
     plain = b"BKLG" + struct.pack(">i", 7) + b"LSSL" + bytes(4) + bytes(8)
     plain = plain.ljust(512, b"\0")
-    from crc32c import crc32c
-
     checksum = crc32c(plain[16:], crc32c(plain[:12]))
     answer = codec.decode_header(plain[:12] + struct.pack(">I", checksum) + plain[16:])
     assert answer == Damaged(4, Flaw.FUTURE_VERSION, "version 7")
@@ -238,8 +237,6 @@ def test_a_group_ends_aligned_with_its_seal_as_the_last_64_bytes(
     stored = seal_codec.decode(group[-64:])
     assert isinstance(stored, seal_codec.StoredSeal)
     assert stored.seal == seal
-    from crc32c import crc32c
-
     assert stored.checksum == crc32c(group[:-4])
     mark = seal_codec.encode_atomic_mark() if seal.flags else b""
     assert group.startswith(mark + b"".join(records))
@@ -293,25 +290,37 @@ def test_padding_without_a_seal(tail: bytes) -> None:
     assert seal_codec.decode(tail) == seal_codec.NoSeal()
 
 
-def sealed_tail() -> bytes:
-    return OurJournal(5).group(entry_record(1, 0)).file()[:8192][-64:]
-
-
 @pytest.mark.parametrize(
     ("offset", "byte", "flaw"),
     [
         (4, 2, Flaw.FUTURE_VERSION),
         (4, 0, Flaw.BAD_VERSION),
         (5, 2, Flaw.BAD_FIELD),
-        (8, 0x80, Flaw.BAD_FIELD),
+        (40, 0x80, Flaw.BAD_FIELD),
     ],
 )
-def test_a_seal_that_nobody_wrote(offset: int, byte: int, flaw: Flaw) -> None:
-    tail = bytearray(sealed_tail())
-    tail[offset] = byte
-    answer = seal_codec.decode(tail)
-    assert isinstance(answer, Damaged)
-    assert answer.flaw is flaw
+def test_a_seal_that_nobody_wrote_is_told_only_when_its_checksum_proves_it(
+    offset: int, byte: int, flaw: Flaw
+) -> None:
+    group = bytearray(OurJournal(5).group(entry_record(1, 0)).file()[4096:8192])
+    group[-64 + offset] = byte
+    data = OurJournal(5).file()
+    assert group_flaw(data[:4096] + group + data[8192:]) is Flaw.CHECKSUM
+    group[-4:] = crc32c(bytes(group[:-4])).to_bytes(4, "big")
+    assert group_flaw(data[:4096] + group + data[8192:]) is flaw
+
+
+def test_an_atomic_mark_and_its_flag_go_together() -> None:
+    mark = seal_codec.encode_atomic_mark()
+    marked = OurJournal(5)
+    marked.group(mark, entry_record(1, 0))  # the mark as if it were a record, and no flag
+    assert group_flaw(marked.file()) is Flaw.SEAL_PLACE
+
+
+def test_the_first_group_has_number_1() -> None:
+    journal = OurJournal(5)
+    journal.sequence = 1
+    assert group_flaw(journal.group(entry_record(1, 0)).file()) is Flaw.SEAL_ORDER
 
 
 def group_flaw(data: bytes, journal_id: int = 5) -> Flaw:

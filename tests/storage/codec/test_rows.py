@@ -94,11 +94,19 @@ def test_a_field_of_the_wrong_kind_is_damage(field: int, value: object) -> None:
     assert answer.flaw is Flaw.BAD_FIELD
 
 
-@pytest.mark.parametrize(
-    ("value", "flaw"),
-    [([2, *GOOD[1:]], Flaw.FUTURE_VERSION), (GOOD[:9], Flaw.BAD_FIELD), ([*GOOD, 1], Flaw.BAD_FIELD),
-     ([], Flaw.BAD_FIELD), (7, Flaw.BAD_FIELD), ({}, Flaw.BAD_FIELD)],
-)  # fmt: skip
+NO_ROWS = [
+    ([2, *GOOD[1:]], Flaw.FUTURE_VERSION),
+    ([0, *GOOD[1:]], Flaw.BAD_VERSION),
+    ([None], Flaw.BAD_VERSION),
+    (GOOD[:9], Flaw.BAD_FIELD),
+    ([*GOOD, 1], Flaw.BAD_FIELD),
+    ([], Flaw.BAD_FIELD),
+    (7, Flaw.BAD_FIELD),
+    ({}, Flaw.BAD_FIELD),
+]
+
+
+@pytest.mark.parametrize(("value", "flaw"), NO_ROWS)
 def test_what_is_no_row(value: object, flaw: Flaw) -> None:
     answer = row_codec.decode(signed(value))
     assert isinstance(answer, Damaged)

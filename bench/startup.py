@@ -1,0 +1,44 @@
+"""How long `import storage` and `ledgerstore --help` take beyond starting Python itself.
+
+Interleaved rounds, medians: the machine may be busy, so only differences within one round count.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+
+ROUNDS = 15
+COMMANDS = {
+    "python": [sys.executable, "-c", "pass"],
+    "import storage": [sys.executable, "-c", "import storage"],
+    "ledgerstore --help": [sys.executable, "-m", "recovery.shell.main", "--help"],
+}
+
+
+def seconds(command: list[str]) -> float:
+    """One run of the command."""
+    start = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own commands
+    return time.perf_counter() - start
+
+
+def beyond_python(rounds: int = ROUNDS) -> dict[str, float]:
+    """Milliseconds beyond bare Python, the median over the rounds, by command."""
+    laps = [{name: seconds(command) for name, command in COMMANDS.items()} for _ in range(rounds)]
+    return {
+        name: 1000 * statistics.median(lap[name] - lap["python"] for lap in laps)
+        for name in COMMANDS
+        if name != "python"
+    }
+
+
+def main() -> None:
+    for name, milliseconds in beyond_python().items():
+        print(f"{name:20} {milliseconds:6.1f} ms beyond bare Python")
+
+
+if __name__ == "__main__":
+    main()

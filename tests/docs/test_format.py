@@ -1,0 +1,954 @@
+"""docs/format.md is true: its tables are the structs, its hex is freshly encoded, its numbers are the code's.
+
+A comment in front of each table and each block of hex says what it is held against:
+
+    <!-- table: seal size=64 -->   offset | size | type | …         the structs in TABLES
+    <!-- diagram: seal -->         numbers above boxes             the offsets of the same table
+    <!-- hex: seal -->             lines of offset and bytes        the bytes in EXAMPLES
+    <!-- damage: mark -->          what stands there | answer | …   the cases in DAMAGE
+    <!-- facts: constants -->      name | value | …                 the rows in FACTS
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import struct
+from dataclasses import replace
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import fixtures
+import msgpack
+import pytest
+from crc32c import crc32c
+
+from storage import cookie as cookie_part
+from storage import entry as entry_words
+from storage import entrylog_reader, entrylog_scan, filenames, journal_reader, journal_scan
+from storage.codec import cookie, digest, entry, entrylog, index, journal, mark, row, rows, seal
+from storage.codec.survey import EntryVerifier
+from storage.entry import DigestType, Entry
+from storage.entrylog_reader import EntryLogReader
+from storage.filenames import FileKind
+from storage.journal_reader import JournalReader
+from storage.outcome import Flaw
+from storage.position import LOG_ID_MAX, EntryLocation, JournalPosition, LogPosition
+from storage.posix_files import PosixDirectory
+from storage.row import LedgerRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
+PAGE = Path(__file__).parents[2] / "docs" / "format.md"
+
+# --- the page, taken apart -----------------------------------------------------------------------------
+
+_MARKER = re.compile(r"^<!-- (?P<kind>\w+): (?P<name>[\w.-]+)(?: size=(?P<size>\d+))? -->$")
+_HEX_LINE = re.compile(r" *(?P<offset>\d+)  (?P<tokens>[0-9a-f\u00d7]+(?: [0-9a-f\u00d7]+)*)(?:  +.*)?")
+_HEX_TOKEN = re.compile(r"(?P<bytes>(?:[0-9a-f]{2})+)(?:\u00d7(?P<times>\d+))?")
+
+
+class Block:
+    """What follows one marker: the lines of a table, or of a fenced block."""
+
+    def __init__(self, kind: str, name: str, size: str | None, lines: list[str]) -> None:
+        self.kind, self.name, self.size, self.lines = kind, name, size, lines
+
+    def rows(self) -> list[list[str]]:
+        """The cells of a table, without its head."""
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in self.lines[2:]]
+
+
+@cache
+def page() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+@cache
+def words_of_code() -> frozenset[str]:
+    """What stands between backticks in text and tables."""
+    unfenced = re.sub(r"^```.*?^```", "", page(), flags=re.DOTALL | re.MULTILINE)
+    return frozenset(re.findall(r"`([^`\n]+)`", unfenced))
+
+
+@cache
+def blocks() -> tuple[Block, ...]:
+    return tuple(_blocks(page().splitlines()))
+
+
+def _blocks(lines: list[str]) -> Iterator[Block]:
+    for number, line in enumerate(lines):
+        if not line.startswith("<!--"):
+            continue
+        marker = _MARKER.match(line)
+        assert marker is not None, f"line {number + 1}: {line}"
+        fenced = lines[number + 1].startswith("```")
+        rest = lines[number + 2 :] if fenced else lines[number + 1 :]
+        end = next(i for i, text in enumerate([*rest, ""]) if text == ("```" if fenced else ""))
+        yield Block(marker["kind"], marker["name"], marker["size"], rest[:end])
+
+
+def of_kind(kind: str) -> dict[str, Block]:
+    found = [block for block in blocks() if block.kind == kind]
+    assert len({block.name for block in found}) == len(found), f"two {kind} markers of one name"
+    return {block.name: block for block in found}
+
+
+def block_of(kind: str, name: str) -> Block:
+    return of_kind(kind)[name]
+
+
+def parse_hex(block: Block) -> tuple[int, bytes]:
+    """Where the example begins, and its bytes; each line's offset must be where the bytes before it end."""
+    start, data = 0, b""
+    for number, line in enumerate(block.lines):
+        match = _HEX_LINE.fullmatch(line)
+        assert match is not None, line
+        start = start if number else int(match["offset"])
+        assert int(match["offset"]) == start + len(data), line
+        for token in match["tokens"].split():
+            parts = _HEX_TOKEN.fullmatch(token)
+            assert parts is not None, line
+            data += bytes.fromhex(parts["bytes"]) * int(parts["times"] or 1)
+    return start, data
+
+
+# --- what the code says: fields ------------------------------------------------------------------------
+
+_TYPES = {"q": "i64", "Q": "u64", "i": "i32", "I": "u32", "B": "u8", "s": "bytes", "x": "zeros"}
+
+Part = struct.Struct | tuple[int | str, str]
+Field = tuple[str, str, str]
+
+
+def _parts(part: Part) -> Iterator[tuple[int | str, str]]:
+    """(size, type) of each field; of a struct as its format says."""
+    if isinstance(part, tuple):
+        yield part
+        return
+    assert part.format.startswith(">"), "everything on disk is big-endian"
+    for count, letter in re.findall(r"(\d*)([a-zA-Z])", part.format[1:]):
+        if letter in "sx":
+            yield int(count or 1), _TYPES[letter]
+        else:
+            yield from [(struct.calcsize(">" + letter), _TYPES[letter])] * int(count or 1)
+
+
+def fields(*parts: Part) -> list[Field]:
+    """(offset, size, type) of each field, one directly behind the other; a size may be a letter."""
+    found: list[Field] = []
+    letters: list[str] = []
+    fixed = 0
+    for size, kind in chain.from_iterable(map(_parts, parts)):
+        offset = "+".join([*([str(fixed)] if fixed or not letters else []), *letters])
+        found.append((offset, str(size), kind))
+        if isinstance(size, int):
+            fixed += size
+        else:
+            letters.append(size)
+    return found
+
+
+_MAP_PAIRS = (f"{entrylog._MAP_PAIR.size}\N{MULTIPLICATION SIGN}count", "pairs")
+
+TABLES: dict[str, list[Field]] = {
+    "entry": fields(entry.HEAD, ("m", "bytes"), ("rest", "bytes")),
+    "lac-packet": fields(entry.LAC_PACKET, ("m", "bytes")),
+    "journal-header": fields(
+        journal._PREFIX, journal._OURS, (journal.HEADER_SIZE_MAX - journal._OURS_END, "zeros")
+    ),
+    "journal-record": fields(journal._LENGTH, ("n", "bytes")),
+    "journal-special": fields(journal._LENGTH, journal._SPECIAL, ("n", "bytes")),
+    "journal-fence": fields(journal._LENGTH, entry.IDS),
+    "journal-padding": fields(journal._TWO_LENGTHS, ("n", "bytes")),
+    "seal": fields(seal._SEAL, seal._CHECKSUM),
+    "log-header": fields(
+        entrylog._HEADER,
+        entrylog._OURS,
+        (entrylog.HEADER_SIZE - entrylog._HEADER.size - entrylog._OURS.size, "zeros"),
+    ),
+    "log-seal": fields(entrylog._SEAL),
+    "log-record": fields(entrylog._SIZE, ("n", "bytes")),
+    "log-map": fields(entrylog._SIZE, entrylog._MAP_HEAD, _MAP_PAIRS),
+    "log-map-pair": fields(entrylog._MAP_PAIR),
+    "log-filler": fields(entrylog._PREFIX, ("rest", "zeros")),
+    "mark": fields(mark._POSITION, mark._TRAILER, mark._CHECKSUM),
+    "index-key": fields(index._KEY),
+    "index-value": fields(index._VALUE),
+    "row": fields(("n", "msgpack"), row._CHECKSUM),
+    "rows-group": fields(rows._HEAD, rows._CHECKSUM, ("n", "rows"), ("rest", "zeros")),
+    "rows-item": fields(rows._SIZE, ("n", "row")),
+    "lock": fields((20, "text"), (1, "text")),
+}
+
+SIZES = {
+    "journal-header": journal.HEADER_SIZE_MAX,
+    "journal-padding": journal.PREFIX_SIZE,
+    "seal": seal.SIZE,
+    "log-header": entrylog.HEADER_SIZE,
+    "log-filler": entrylog.PREFIX_SIZE,
+    "mark": mark.SIZE,
+    "index-key": index.KEY_SIZE,
+    "index-value": index.VALUE_SIZE,
+    "rows-group": rows.HEAD_SIZE,
+}
+
+# --- what the code says: bytes -------------------------------------------------------------------------
+
+PASSWORD = b"pwd"
+CRC32C = digest.digester(DigestType.CRC32C)
+HELLO = Entry(1, 0, -1, 5, b"hello")
+WORLD = Entry(2, 0, -1, 5, b"world")
+SECOND = Entry(1, 1, 0, 473, bytes(i & 0xFF for i in range(468)))
+JOURNAL_ID = 0x19B0A1B2C3D
+SALT = 0x0123456789ABCDEF
+FIRST_GROUP = seal.first_group_start(4096)
+ORIGIN = entrylog.Origin(bytes(range(0xA0, 0xB0)), 7)
+SEAL = seal.Seal(JOURNAL_ID, SALT, 1, FIRST_GROUP, JournalPosition(JOURNAL_ID - 1, 8192), 2)
+MARK = mark.Mark(
+    JournalPosition(JOURNAL_ID, 8192), mark.Trailer(7, JOURNAL_ID, LogPosition(0x1F4, 1622), 4096)
+)
+ROW = LedgerRow(1, 3, DigestType.CRC32C, master_key=digest.master_key(PASSWORD), last_entry_id=1)
+COOKIE = cookie.Cookie("127.0.0.1:3181", ("/data/journal",), ("/data/ledgers",), "inst-1")
+
+Example = tuple[int, bytes]
+
+
+def entry_bytes(digest_type: DigestType, of: Entry = HELLO) -> bytes:
+    return entry.encode(of, digest.digester(digest_type, PASSWORD))
+
+
+def lac_bytes(digest_type: DigestType) -> bytes:
+    return entry.encode_lac(1, 0, digest.digester(digest_type, PASSWORD))
+
+
+def key_record() -> bytes:
+    return journal.encode_ledger_key(1, digest.master_key(PASSWORD))
+
+
+def journal_records() -> list[bytes]:
+    return [key_record(), journal.encode_record(entry_bytes(DigestType.CRC32C))]
+
+
+def group(of: seal.Seal = SEAL) -> bytes:
+    return b"".join(seal.encode_group(journal_records(), of, alignment=4096))
+
+
+def our_header() -> bytes:
+    return journal.encode_header(journal.Header(6, SALT))
+
+
+def our_journal() -> bytes:
+    return our_header() + seal.header_padding(4096) + group()
+
+
+def bookie_batch() -> bytes:
+    records = b"".join(journal_records())
+    return records + journal.encode_padding(journal.HEADER_SIZE_MAX + len(records), 512)
+
+
+def ledgers_map() -> bytes:
+    (record,) = entrylog.encode_ledgers_map({1: 553, 2: 45})
+    return record
+
+
+def log_records() -> bytes:
+    return b"".join(entrylog.encode_record(entry.encode(one, CRC32C)) for one in (HELLO, WORLD, SECOND))
+
+
+def rows_group() -> bytes:
+    return rows.encode_group([row.encode(ROW)], 1, 0, 0)
+
+
+EXAMPLES: dict[str, Callable[[], Example]] = {
+    "entry-crc32c": lambda: (0, entry_bytes(DigestType.CRC32C)),
+    "entry-crc32": lambda: (0, entry_bytes(DigestType.CRC32)),
+    "entry-mac": lambda: (0, entry_bytes(DigestType.MAC)),
+    "entry-dummy": lambda: (0, entry_bytes(DigestType.DUMMY)),
+    "lac-packet": lambda: (0, lac_bytes(DigestType.CRC32C)),
+    "master-key": lambda: (0, digest.master_key(PASSWORD)),
+    "mac-key": lambda: (0, digest.mac_key(PASSWORD)),
+    "journal-header-bookie": lambda: (0, journal.encode_header(journal.Header(6))),
+    "journal-header-ours": lambda: (0, our_header() + seal.header_padding(4096)),
+    "journal-batch-bookie": lambda: (512, bookie_batch()),
+    "journal-fence": lambda: (2560, journal.encode_fence(1)),
+    "journal-explicit-lac": lambda: (3072, journal.encode_explicit_lac(1, entry.encode_lac(1, 2, CRC32C))),
+    "group": lambda: (FIRST_GROUP, group()),
+    "atomic-mark": lambda: (FIRST_GROUP, seal.encode_atomic_mark()),
+    "log-header-ours": lambda: (0, entrylog.encode_header(ORIGIN)),
+    "log-header-sealed": lambda: (
+        0,
+        entrylog.encode_header()[: entrylog.SEAL_OFFSET] + entrylog.encode_seal(1622, 2) + bytes(1004),
+    ),
+    "log-records": lambda: (entrylog.HEADER_SIZE, log_records()[:90]),
+    "log-map": lambda: (1622, ledgers_map()),
+    "log-filler": lambda: (1114, entrylog.encode_filler(1114)),
+    "mark-bookie": lambda: (0, mark.encode(mark.Mark(JournalPosition(JOURNAL_ID, 1024)))),
+    "mark-ours": lambda: (0, mark.encode(MARK)),
+    "index-item": lambda: (
+        0,
+        index.encode_key(1) + index.encode_value(1, LogPosition(0x1F4, 0x45A).location),
+    ),
+    "row": lambda: (0, row.encode(ROW)),
+    "rows-group": lambda: (0, rows_group()),
+    "version": lambda: (0, cookie.encode(COOKIE)),
+    "last-id": lambda: (0, b"%x\n" % 0x1F4),
+}
+
+# --- what the code says: damage ------------------------------------------------------------------------
+
+
+class MemoryFile:
+    """Bytes that are read as a file."""
+
+    name = "memory"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size]
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> MemoryFile:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def put(data: bytes, offset: int, new: bytes) -> bytes:
+    return data[:offset] + new + data[offset + len(new) :]
+
+
+def i32(*numbers: int) -> bytes:
+    return struct.pack(f">{len(numbers)}i", *numbers)
+
+
+def i64(*numbers: int) -> bytes:
+    return struct.pack(f">{len(numbers)}q", *numbers)
+
+
+def journal_header(data: bytes) -> object:
+    return JournalReader(MemoryFile(data), JOURNAL_ID).header
+
+
+def journal_stop(data: bytes) -> object:
+    """The last item of a plain journal with these bytes behind its header."""
+    header = journal.encode_header(journal.Header(6))
+    return list(JournalReader(MemoryFile(header + data), JOURNAL_ID).items())[-1]
+
+
+def group_stop(data: bytes) -> object:
+    return list(JournalReader(MemoryFile(data), JOURNAL_ID).groups())[-1]
+
+
+def resealed(**changes: Any) -> object:
+    """How our journal reads when its only seal says something else, with a right checksum."""
+    return group_stop(our_header() + seal.header_padding(4096) + group(replace(SEAL, **changes)))
+
+
+def second_group(**changes: Any) -> object:
+    """How our journal reads when such a group follows the first."""
+    return group_stop(our_journal() + group(replace(SEAL, group_start=8192, **changes)))
+
+
+def record_of(*ids: int, rest: bytes = b"", version: int = 6) -> object:
+    return journal.decode_record(i64(*ids) + rest, version)
+
+
+def foreign_stop(*bodies: bytes) -> object:
+    """How a bookie's journal with these records, and no padding, ends."""
+    data = journal.encode_header(journal.Header(6)) + b"".join(map(journal.encode_record, bodies))
+    return journal_scan.scan(JournalReader(MemoryFile(data), JOURNAL_ID), EntryVerifier()).stop
+
+
+def foreign_wrong_digest() -> object:
+    good = entry_bytes(DigestType.CRC32C)
+    return foreign_stop(good, entry_bytes(DigestType.CRC32C, SECOND), put(good, 40, b"!"))
+
+
+def log_of(records: bytes) -> EntryLogReader:
+    return EntryLogReader(MemoryFile(entrylog.encode_header() + records), 0, EntryVerifier())
+
+
+def log_items(records: bytes) -> list[object]:
+    reader = log_of(records)
+    entrylog_scan.survey(reader)
+    return list(entrylog_scan.items(reader))
+
+
+def log_read(records: bytes, offset: int, wanted: tuple[int, int] | None = None) -> object:
+    return log_of(records).read(EntryLocation(0, offset), wanted)
+
+
+def summed(data: bytes) -> bytes:
+    """The journal with the checksum of its first group made right."""
+    return put(data, 8188, struct.pack(">I", crc32c(data[4096:8188])))
+
+
+def sealed_log(ledgers: int, behind: bytes = b"") -> EntryLogReader:
+    """A log whose map has two ledgers, and something behind it."""
+    header = put(entrylog.encode_header(), entrylog.SEAL_OFFSET, entrylog.encode_seal(1622, ledgers))
+    data = header + log_records() + ledgers_map() + behind
+    return EntryLogReader(MemoryFile(data), 0, EntryVerifier())
+
+
+def log_of_future_origin() -> object:
+    data = put(entrylog.encode_header(ORIGIN), 24, i32(2))
+    return entrylog.decode_header(put(data, 52, struct.pack(">I", entrylog._header_checksum(data))))
+
+
+def log_header(offset: int, new: bytes) -> object:
+    return entrylog.decode_header(put(entrylog.encode_header(ORIGIN), offset, new))
+
+
+def bookie_log_header(offset: int, new: bytes) -> object:
+    return entrylog.decode_header(put(entrylog.encode_header(), offset, new))
+
+
+def mark_with(offset: int, new: bytes) -> object:
+    """Our mark with these bytes in it, and a right checksum."""
+    data = put(mark.encode(MARK), offset, new)
+    return mark.decode(data[:64] + struct.pack(">I", crc32c(data[:64])))
+
+
+def rows_head(offset: int = 0, new: bytes = b"", remaining: int = 4096) -> object:
+    return rows.decode_group_head(put(rows_group(), offset, new), 0, remaining)
+
+
+def rows_checksum() -> object:
+    head = rows.decode_group_head(rows_group(), 0, 4096)
+    assert isinstance(head, rows.GroupHead)
+    return rows.decode_group_body(head, rows_group(), b"another body")
+
+
+def rows_body(body: bytes, count: int = 1) -> object:
+    """A group whose checksum is right over this body."""
+    return rows_with(body, count)
+
+
+def rows_with(body: bytes = b"", count: int = 0, version: int = rows.VERSION, synced_end: int = 0) -> object:
+    """A group with these fields and a right checksum."""
+    unsummed = rows._HEAD.pack(rows.MAGIC, version, 1, 0, synced_end, len(body), count)
+    head = unsummed + struct.pack(">I", crc32c(body, crc32c(unsummed)))
+    decoded = rows.decode_group_head(head, 0, 1 << 20)
+    assert isinstance(decoded, rows.GroupHead)
+    return rows.decode_group_body(decoded, head, body)
+
+
+def row_of(packed: bytes) -> object:
+    return row.decode(packed + struct.pack(">I", crc32c(packed)))
+
+
+def cookie_of(data: bytes) -> object:
+    """What is loaded from a directory whose only file has these bytes."""
+    directory: Any = SimpleNamespace(open=lambda _: MemoryFile(data))
+    return cookie_part.load(directory)
+
+
+def negative_log_size() -> bytes:
+    return put(log_records(), 45, i32(-1))
+
+
+Case = tuple[str, str, "Callable[[], object]"]
+_HUGE = entry_words.RECORD_SIZE_MAX + 1
+
+
+def frame_huge() -> object:
+    return journal.frame(i32(_HUGE, 0), 512, _HUGE + 4, journal.Header(6))
+
+
+def frame_huge_log() -> object:
+    return entrylog.frame(i32(_HUGE) + i64(1, 0), 1024, _HUGE + 4)
+
+
+DAMAGE: dict[str, list[Case]] = {
+    "entry": [
+        ("Damaged", "ENTRY_SHORT", lambda: entry.decode(bytes(31), CRC32C)),
+        ("Damaged", "LEDGER_NEGATIVE", lambda: entry.decode_head(i64(-1, 0, 0, 0))),
+        ("Damaged", "ENTRY_NEGATIVE", lambda: entry.decode_head(i64(1, -1, 0, 0))),
+        ("Damaged", "BAD_FIELD", lambda: entry.decode_head(i64(1, 0, -2, 0))),
+        ("Damaged", "BAD_FIELD", lambda: entry.decode_head(i64(1, 0, -1, -1))),
+        ("Damaged", "DIGEST", lambda: entry.decode(bytes(40), CRC32C)),
+        ("Damaged", "INNER_LENGTH", lambda: entry.decode_lac(bytes(19), CRC32C)),
+    ],
+    "journal-header": [
+        ("Void", "", lambda: journal_header(b"BKLG\0\0\0")),
+        ("Void", "", lambda: journal_header(bytes(8192))),
+        ("Void", "", lambda: journal_header(our_header()[:511])),
+        ("Header", "", lambda: journal_header(journal.encode_record(entry_bytes(DigestType.CRC32)))),
+        ("Damaged", "BAD_MAGIC", lambda: journal_header(put(our_journal(), 0, b"bKLG"))),
+        ("Damaged", "BAD_MAGIC", lambda: journal_header(bytes(512) + group())),
+        ("Damaged", "CHECKSUM", lambda: journal_header(put(our_journal(), 4, i32(7)))),
+        ("Damaged", "CHECKSUM", lambda: journal_header(put(our_journal(), 4, i32(4)))),
+        ("Damaged", "FUTURE_VERSION", lambda: journal_header(b"BKLG" + i32(7) + bytes(504))),
+        ("Damaged", "BAD_VERSION", lambda: journal_header(b"BKLG" + i32(1) + bytes(504))),
+        ("Damaged", "HEADER_FILL", lambda: journal_header(b"BKLG" + i32(6, 1) + bytes(500))),
+    ],
+    "journal-record": [
+        ("EndOfData", "", lambda: journal_stop(bytes(64))),
+        ("EndOfData", "", lambda: journal_stop(b"\0\0")),
+        ("Damaged", "NOT_ZERO", lambda: journal_stop(bytes(64) + b"\1")),
+        ("Torn", "LENGTH_CUT", lambda: journal_stop(b"\0\0\1")),
+        ("Torn", "LENGTH_CUT", lambda: journal_stop(i32(journal.PADDING) + b"\0")),
+        ("Torn", "BODY_CUT", lambda: journal_stop(i32(41) + bytes(40))),
+        ("Torn", "BODY_CUT", lambda: journal_stop(i32(journal.PADDING, 8) + bytes(7))),
+        ("Damaged", "LENGTH_NEGATIVE", lambda: journal_stop(i32(-1) + bytes(64))),
+        ("Damaged", "LENGTH_TOO_SMALL", lambda: journal_stop(i32(15) + bytes(64))),
+        ("Damaged", "LENGTH_TOO_LARGE", frame_huge),
+        ("Damaged", "PADDING_NEGATIVE", lambda: journal_stop(i32(journal.PADDING, -1))),
+        ("Damaged", "LEDGER_NEGATIVE", lambda: record_of(-1, 0)),
+        ("Damaged", "RECORD_TOO_NEW", lambda: record_of(1, journal.EXPLICIT_LAC, version=5)),
+        ("Damaged", "INNER_LENGTH", lambda: record_of(1, journal.FENCE, rest=b"\0")),
+        ("Damaged", "INNER_LENGTH", lambda: record_of(1, journal.LEDGER_KEY, rest=i32(20))),
+        ("UnknownRecord", "", lambda: record_of(1, -0x10000)),
+        ("Damaged", "ENTRY_NEGATIVE", lambda: foreign_stop(i64(1, -0x10000))),
+        ("Damaged", "DIGEST", foreign_wrong_digest),
+        ("Torn", "UNPADDED", lambda: foreign_stop(i64(1, journal.FENCE))),
+    ],
+    "journal-group": [
+        ("Torn", "SEAL_MISSING", lambda: group_stop(put(our_journal(), 4185, bytes(4007)))),
+        (
+            "Damaged",
+            "SEAL_MISSING",
+            lambda: group_stop(put(our_journal(), 8128, bytes(64))),
+        ),
+        ("Damaged", "FUTURE_VERSION", lambda: group_stop(summed(put(our_journal(), 8132, b"\2")))),
+        ("Damaged", "BAD_VERSION", lambda: group_stop(summed(put(our_journal(), 8132, b"\0")))),
+        ("Damaged", "BAD_FIELD", lambda: group_stop(summed(put(our_journal(), 8133, b"\2")))),
+        ("Damaged", "BAD_FIELD", lambda: resealed(durable_up_to=JournalPosition(-1, 0))),
+        ("Damaged", "SEAL_PLACE", lambda: resealed(journal_id=JOURNAL_ID - 1)),
+        ("Damaged", "SEAL_PLACE", lambda: resealed(salt=1)),
+        ("Damaged", "SEAL_PLACE", lambda: resealed(record_count=3)),
+        ("Damaged", "CHECKSUM", lambda: group_stop(put(our_journal(), 4184, b"0"))),
+        (
+            "Damaged",
+            "SEAL_ORDER",
+            lambda: second_group(sequence=3),
+        ),
+    ],
+    "entry-log": [
+        ("EmptyLog", "", lambda: entrylog.decode_header(b"")),
+        ("Header", "", lambda: entrylog.decode_header(bytes(1024))),
+        ("Damaged", "BAD_MAGIC", lambda: log_header(0, b"b")),
+        ("Damaged", "CHECKSUM", lambda: log_header(4, i32(2))),
+        ("Damaged", "FUTURE_VERSION", lambda: bookie_log_header(4, i32(2))),
+        ("Damaged", "FUTURE_VERSION", log_of_future_origin),
+        ("Damaged", "BAD_VERSION", lambda: bookie_log_header(4, i32(-1))),
+        ("Damaged", "BAD_MAP", lambda: log_header(8, i64(1023))),
+        ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(ledgers_map()[4:-1])),
+        ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(ledgers_map()[4:23])),
+        ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(put(ledgers_map(), 12, i64(-3))[4:])),
+        ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(put(ledgers_map(), 32, i64(-1))[4:])),
+        ("Damaged", "BAD_MAP", lambda: sealed_log(3).ledgers_map()),
+        ("Damaged", "BAD_MAP", lambda: sealed_log(2, log_records()).ledgers_map()),
+        ("EndOfData", "", lambda: log_items(log_records() + bytes(100))[-1]),
+        ("Torn", "LENGTH_CUT", lambda: log_items(log_records() + b"\0\0\1")[-1]),
+        ("Torn", "BODY_CUT", lambda: log_items(log_records()[:-1])[-1]),
+        ("Damaged", "LENGTH_NEGATIVE", lambda: log_items(log_records() + i32(-1) + bytes(16))[-1]),
+        ("Damaged", "LENGTH_TOO_SMALL", lambda: log_items(log_records() + i32(15) + bytes(16))[-1]),
+        ("Damaged", "LENGTH_TOO_LARGE", frame_huge_log),
+        ("Damaged", "LEDGER_NEGATIVE", lambda: log_items(i32(16) + i64(-2, 0))[-1]),
+        ("Damaged", "ENTRY_NEGATIVE", lambda: log_items(i32(16) + i64(1, -1))[-1]),
+        ("Damaged", "NOT_ZERO", lambda: log_items(bytes(64) + b"\1")[-1]),
+        ("Hole", "LENGTH_NEGATIVE", lambda: log_items(negative_log_size())[1]),
+        ("Hole", "DIGEST", lambda: log_items(put(log_records() * 2, 643, i32(60)))[4]),
+        ("Damaged", "NOT_A_RECORD", lambda: log_read(log_records(), 4)),
+        ("Damaged", "OTHER_ENTRY", lambda: log_read(log_records(), 1028, (1, 1))),
+        ("Damaged", "DIGEST", lambda: log_read(put(log_records(), 44, b"0") + log_records(), 1028)),
+    ],
+    "mark": [
+        ("EmptyMark", "", lambda: mark.decode(b"")),
+        ("Mark", "", lambda: mark.decode(mark.encode(MARK)[:16])),
+        ("Torn", "FILE_SHORT", lambda: mark.decode(bytes(15))),
+        ("Damaged", "FILE_SHORT", lambda: mark.decode(mark.encode(MARK)[:67])),
+        ("Damaged", "CHECKSUM", lambda: mark.decode(put(mark.encode(MARK), 8, b"\1"))),
+        ("Damaged", "BAD_MAGIC", lambda: mark_with(16, b"X")),
+        ("Damaged", "FUTURE_VERSION", lambda: mark_with(20, i32(2))),
+        ("Damaged", "BAD_VERSION", lambda: mark_with(20, i32(0))),
+        ("Damaged", "NOT_ZERO", lambda: mark.decode(mark.encode(MARK) + b"\0")),
+        ("Damaged", "BAD_FIELD", lambda: mark_with(8, i64(-1))),
+        ("Damaged", "BAD_FIELD", lambda: mark_with(40, i64(-2))),
+    ],
+    "index": [
+        ("Damaged", "BAD_FIELD", lambda: index.decode_key(bytes(7))),
+        ("Damaged", "BAD_FIELD", lambda: index.decode_value(bytes(17))),
+        ("Damaged", "LEDGER_NEGATIVE", lambda: index.decode_key(i64(-1))),
+        ("Damaged", "ENTRY_NEGATIVE", lambda: index.decode_value(i64(-1, 1028))),
+        ("Damaged", "BAD_FIELD", lambda: index.decode_value(i64(1, 0))),
+    ],
+    "row": [
+        ("Damaged", "CHECKSUM", lambda: row.decode(put(row.encode(ROW), 1, b"\2"))),
+        ("Damaged", "BAD_TEXT", lambda: row_of(b"\xc1")),
+        ("Damaged", "FUTURE_VERSION", lambda: row_of(msgpack.packb([2]))),
+        ("Damaged", "BAD_VERSION", lambda: row_of(msgpack.packb([0]))),
+        ("Damaged", "BAD_FIELD", lambda: row_of(msgpack.packb([1, 2]))),
+    ],
+    "rows": [
+        ("EndOfData", "", lambda: rows.decode_group_head(bytes(44), 4096, 44)),
+        ("Torn", "FILE_SHORT", lambda: rows.decode_group_head(rows_group()[:43], 0, 43)),
+        ("Damaged", "BAD_MAGIC", lambda: rows_head(0, b"X")),
+        ("Damaged", "FUTURE_VERSION", lambda: rows_with(version=2)),
+        ("Damaged", "BAD_VERSION", lambda: rows_with(version=0)),
+        ("Damaged", "SEAL_PLACE", lambda: rows_head(16, i64(4096))),
+        ("Torn", "BODY_CUT", lambda: rows_head(remaining=60)),
+        ("Damaged", "LENGTH_TOO_LARGE", lambda: rows_head(32, i32((32 << 20) + 1), 1 << 30)),
+        ("Damaged", "BAD_FIELD", lambda: rows_with(synced_end=-1)),
+        ("Damaged", "CHECKSUM", rows_checksum),
+        ("Damaged", "INNER_LENGTH", lambda: rows_body(b"\0\0\0")),
+        ("Damaged", "INNER_LENGTH", lambda: rows_body(b"\0", count=0)),
+    ],
+    "cookie": [
+        ("Cookie", "", lambda: cookie_of(b"3\nhost\n/journal\n1\t/ledgers\n")),
+        ("Torn", "FILE_SHORT", lambda: cookie_of(b"3\nhost\n/journal\n")),
+        ("Torn", "FILE_SHORT", lambda: cookie_of(b"5")),
+        ("Torn", "FILE_SHORT", lambda: cookie_of(cookie.encode(COOKIE)[:30])),
+        ("Damaged", "BAD_TEXT", lambda: cookie_of(b"\xff\n")),
+        ("Damaged", "BAD_TEXT", lambda: cookie_of(b"five\n")),
+        ("Damaged", "BAD_TEXT", lambda: cookie_of(b"5\nnonsense\n")),
+        ("Damaged", "BAD_TEXT", lambda: cookie_of(cookie.encode(COOKIE).replace(b"1\\t", b"2\\t"))),
+        ("Damaged", "FUTURE_VERSION", lambda: cookie_of(put(cookie.encode(COOKIE), 0, b"6"))),
+        ("Damaged", "BAD_VERSION", lambda: cookie_of(put(cookie.encode(COOKIE), 0, b"2"))),
+        ("Damaged", "LENGTH_TOO_LARGE", lambda: cookie_of(bytes(cookie.SIZE_MAX + 1))),
+    ],
+}
+
+ANSWERED_BY: dict[tuple[str, ...], tuple[ModuleType, ...]] = {
+    ("entry",): (entry,),
+    ("journal-header", "journal-record", "journal-group"): (journal, seal, journal_reader, journal_scan),
+    ("entry-log",): (entrylog, entrylog_reader, entrylog_scan),
+    ("mark",): (mark,),
+    ("index",): (index,),
+    ("row",): (row,),
+    ("rows",): (rows,),
+    ("cookie",): (cookie, cookie_part),
+}
+"""Whose answers the damage tables list: all the flaws that these modules name, and no other."""
+
+
+def flaws_in(module: ModuleType) -> set[str]:
+    """The flaws that the module's code names."""
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Flaw"
+    }
+
+
+# --- what the code says: facts -------------------------------------------------------------------------
+
+_CONSTANTS_OF = {
+    "journal": journal,
+    "seal": seal,
+    "entrylog": entrylog,
+    "mark": mark,
+    "index": index,
+    "row": row,
+    "rows": rows,
+    "cookie": cookie,
+    "entry": entry_words,
+    "position": importlib.import_module("storage.position"),
+}
+_SHOWN_ELSEWHERE = {"PADDING_WORD"}  # the bytes of PADDING
+MAGICS = {
+    journal.MAGIC,
+    journal.OUR_MAGIC,
+    seal.MAGIC,
+    seal.ATOMIC_MARK,
+    entrylog.MAGIC,
+    entrylog.OUR_MAGIC,
+    mark.OUR_MAGIC,
+    rows.MAGIC,
+}
+
+
+_MINUS = "\N{MINUS SIGN}"
+
+
+def shown(value: object) -> str:
+    match value:
+        case bytes():
+            return value.decode()
+        case tuple():
+            return ", ".join(map(str, value))
+        case int():
+            return f"{_MINUS}{-value}" if value < 0 else str(value)
+    return str(value)
+
+
+def constant(name: str) -> object:
+    alias, _, own = name.partition(".")
+    return getattr(_CONSTANTS_OF[alias], own)
+
+
+def constants_of(alias: str) -> Iterator[list[str]]:
+    """The module's own public constants, as the table shows them."""
+    for node in ast.parse(inspect.getsource(_CONSTANTS_OF[alias])).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            value = constant(f"{alias}.{name}")
+            is_number = isinstance(value, int | bytes | tuple) and name not in _SHOWN_ELSEWHERE
+            if is_number and not name.startswith("_"):
+                yield [f"{alias}.{name}", shown(value)]
+
+
+def minus(number: int) -> str:
+    return f"{_MINUS}{-number:#x}" if number < 0 else str(number)
+
+
+def journal_version(version: int) -> list[str]:
+    header = journal.Header(version)
+    pads = "yes" if header.pads else "no"
+    return [str(version), str(header.size), pads, "yes" if version in journal.WRITABLE_VERSIONS else "no"]
+
+
+def special(name: str) -> list[str]:
+    number = getattr(journal, name)
+    return [name, minus(number), i64(number).hex(), str(journal._VERSION_NEEDED[number])]
+
+
+def padding_example(position: int, alignment: int) -> list[str]:
+    bookies = len(journal.encode_padding(position, alignment))
+    ours = seal.padding_size(position, alignment)
+    return [str(number) for number in (position, alignment, bookies, ours)]
+
+
+def location_example(log_id: int, position: int) -> list[str]:
+    packed = LogPosition(log_id, position).location.packed
+    return [filenames.entry_log(log_id), str(position), i64(packed).hex()]
+
+
+def ids_up_to(largest: int) -> str:
+    power = str(largest.bit_length()).translate(str.maketrans("1236", "\u00b9\u00b2\u00b3\u2076"))
+    return f"0 to 2{power} {_MINUS} 1"
+
+
+def mebibytes(size: int) -> str:
+    return f"{size >> 20} MiB"
+
+
+def limits() -> list[list[str]]:
+    return [
+        ["one record", mebibytes(entry_words.RECORD_SIZE_MAX)],
+        ["one group of rows", mebibytes(rows.BODY_SIZE_MAX)],
+        ["ids of ledgers, entries, journals", ids_up_to(entry_words.ID_MAX)],
+        ["ids of entry logs", ids_up_to(LOG_ID_MAX)],
+        ["ledgers in one map record", str(entrylog.MAP_BATCH_MAX)],
+        ["VERSION", mebibytes(cookie.SIZE_MAX)],
+    ]
+
+
+def row_fields() -> Iterator[list[str]]:
+    packed = msgpack.unpackb(row.encode(ROW)[:-4])
+    assert len(packed) == row._FIELDS
+    for number, value in enumerate(packed):
+        yield [str(number), value.hex() if isinstance(value, bytes) else str(value)]
+
+
+PADDINGS = {512: (601, 1532, 2552, 2560), 4096: (4185, 8120, 8121, 8192)}
+PLACES = ((0, 1024), (0, 1069), (0x1F4, 1114))
+VERSIONS = (
+    "journal.VERSION_MAX",
+    "seal.VERSION",
+    "entrylog.VERSION",
+    "entrylog.OUR_VERSION",
+    "mark.VERSION",
+    "row.VERSION",
+    "rows.VERSION",
+    "cookie.VERSION",
+)
+
+FACTS: dict[str, tuple[tuple[int, ...], Callable[[], list[list[str]]]]] = {
+    "digests": ((0, 1, 2), lambda: [[kind.name, str(kind.value), str(kind.width)] for kind in DigestType]),
+    "journal-versions": ((0, 1, 2, 3), lambda: [journal_version(v + 1) for v in range(journal.VERSION_MAX)]),
+    "special-records": ((0, 1, 2, 3), lambda: list(map(special, ("LEDGER_KEY", "FENCE", "EXPLICIT_LAC")))),
+    "padding": (
+        (0, 1, 2, 3),
+        lambda: [padding_example(at, unit) for unit, places in PADDINGS.items() for at in places],
+    ),
+    "locations": ((0, 1, 2), lambda: [location_example(*place) for place in PLACES]),
+    "limits": ((0, 1), limits),
+    "row-fields": ((0, 2), lambda: list(row_fields())),
+    "versions": ((1, 3), lambda: [[name, shown(constant(name))] for name in VERSIONS]),
+    "constants": ((0, 1), lambda: list(chain.from_iterable(map(constants_of, _CONSTANTS_OF)))),
+}
+
+
+# --- the promises --------------------------------------------------------------------------------------
+
+
+def cells(name: str, columns: tuple[int, ...]) -> list[list[str]]:
+    """These columns of a table of facts, without marks of code."""
+    return [[line[column].replace("`", "") for column in columns] for line in block_of("facts", name).rows()]
+
+
+def damage_told(name: str) -> set[tuple[str, str]]:
+    """(answer, flaw) of a damage table; a dash is no flaw."""
+    return {(answer, flaw.strip("`\N{EN DASH}")) for _, answer, flaw in block_of("damage", name).rows()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("table", set(TABLES)),
+        ("diagram", {"entry", "journal-header", "seal", "log-header", "mark", "rows-group"}),
+        ("hex", set(EXAMPLES)),
+        ("damage", set(DAMAGE)),
+        ("facts", set(FACTS) | {"names"}),
+    ],
+)
+def test_every_marker_is_known_here_and_everything_known_is_in_the_page(kind: str, known: set[str]) -> None:
+    assert set(of_kind(kind)) == known
+
+
+def test_no_table_and_no_example_goes_unchecked() -> None:
+    kinds = {block.kind for block in blocks()}
+    offset_tables = page().count("\n| offset | size | type |")
+    damage_tables = page().count("\n| what stands there | answer | flaw |")
+
+    assert kinds == {"table", "diagram", "hex", "damage", "facts"}
+    assert offset_tables == len(TABLES)
+    assert damage_tables == len(DAMAGE)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_field_table_is_the_struct(name: str) -> None:
+    told = [(offset, size, kind) for offset, size, kind, *_ in block_of("table", name).rows()]
+
+    assert told == TABLES[name]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_fixed_fields_add_up_to_the_size_that_the_code_names(name: str) -> None:
+    block = block_of("table", name)
+    fixed = sum(int(size) for _, size, *_ in block.rows() if size.isdigit())
+
+    assert str(fixed) == block.size
+    assert fixed == SIZES.get(name, fixed)
+
+
+@pytest.mark.parametrize("name", sorted(of_kind("diagram")))
+def test_the_offsets_over_a_diagram_are_those_of_its_table(name: str) -> None:
+    above = [
+        line
+        for line in block_of("diagram", name).lines
+        if not set(line) & set("\u251c\u2502\u253c\u2514\u2534")
+    ]
+    offsets = {offset for offset, *_ in TABLES[name]}
+    end = {str(SIZES[name])} if all(size.isdigit() for _, size, _ in TABLES[name]) else set()
+
+    assert set(" ".join(above).split()) == offsets | end
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_what_the_codec_writes(name: str) -> None:
+    assert parse_hex(block_of("hex", name)) == EXAMPLES[name]()
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("journal-header-bookie", "journal-logical.bin"),
+        ("journal-batch-bookie", "journal-logical.bin"),
+        ("journal-fence", "journal-logical.bin"),
+        ("journal-explicit-lac", "journal-logical.bin"),
+        ("log-header-sealed", "0.log"),
+        ("log-records", "0.log"),
+        ("log-map", "0.log"),
+        ("mark-bookie", "lastMark"),
+    ],
+)
+def test_an_example_of_a_bookies_file_is_what_a_bookie_wrote(name: str, file: str) -> None:
+    start, data = parse_hex(block_of("hex", name))
+
+    assert data == fixtures.golden(file)[start : start + len(data)]
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damage_table_is_what_the_readers_answer(name: str) -> None:
+    assert damage_told(name) == {(answer, flaw) for answer, flaw, _ in DAMAGE[name]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "flaw", "read"),
+    [
+        pytest.param(*case, id=f"{name}-{case[0]}-{case[1]}-{number}")
+        for name, cases in DAMAGE.items()
+        for number, case in enumerate(cases)
+    ],
+)
+def test_damage_is_answered_as_told(answer: str, flaw: str, read: Callable[[], object]) -> None:
+    found = read()
+    found_flaw = getattr(found, "flaw", None)
+
+    assert type(found).__name__ == answer
+    assert (found_flaw.name if isinstance(found_flaw, Flaw) else "") == flaw
+
+
+@pytest.mark.parametrize("names", ANSWERED_BY, ids=" ".join)
+def test_every_flaw_that_a_reader_names_is_in_its_table(names: tuple[str, ...]) -> None:
+    told = {flaw for name in names for _, flaw in damage_told(name)}
+
+    assert told - {""} == set().union(*map(flaws_in, ANSWERED_BY[names]))
+
+
+def test_the_page_mentions_every_flaw() -> None:
+    assert {flaw.name for flaw in Flaw} <= words_of_code()
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_table_of_facts_is_the_code(name: str) -> None:
+    columns, expected = FACTS[name]
+
+    assert cells(name, columns) == expected()
+
+
+def test_the_page_names_exactly_our_magics_and_bookkeepers() -> None:
+    named = {word.encode() for word in words_of_code() if re.fullmatch("(BK|LS)[A-Z]{2}", word)}
+
+    assert named == MAGICS
+
+
+def test_names_of_files_are_parsed_as_told() -> None:
+    told = cells("names", (0, 1))
+
+    assert [[name, filenames.parse(name).kind.value] for name, _ in told] == told
+    assert {kind for _, kind in told} == {kind.value for kind in FileKind} - {FileKind.UNKNOWN.value}
+
+
+def test_a_bookie_takes_up_none_of_our_own_names() -> None:
+    ours = [name for name, _, writer in cells("names", (0, 1, 2)) if writer.startswith("us")]
+
+    assert len(ours) == 8
+    assert not any(name.endswith((".txn", ".log", ".log.compacting", ".compacted")) for name in ours)
+
+
+def test_the_lock_file_is_as_told(tmp_path: Path) -> None:
+    with PosixDirectory(tmp_path).lock(filenames.LOCK):
+        content = (tmp_path / filenames.LOCK).read_bytes()
+
+    assert str(len(content)) == block_of("table", "lock").size
+    assert content == str(os.getpid()).encode().ljust(20) + b"\n"
+
+
+def test_the_hint_of_a_bookie_is_as_told() -> None:
+    assert fixtures.golden("lastId") == b"%x\n" % 0
+
+
+def test_every_link_inside_the_page_leads_somewhere() -> None:
+    titles = re.findall(r"^#+ (.*)$", page(), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+
+    assert set(re.findall(r"\]\(#([^)]*)\)", page())) <= anchors

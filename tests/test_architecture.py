@@ -1,0 +1,167 @@
+"""The house's rules, executable: who may import whom, and who alone owns what is dangerous."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+WORDS = {"_version", "entry", "errors", "filenames", "outcome", "position", "row"}
+PORTS = {"files"}
+ADAPTERS = {"posix_files"}
+TOOLS = {"resync", "window"}
+PARTS = {"cookie", "entrylog_reader", "entrylog_scan", "journal_reader", "journal_scan", "lastmark"}
+
+# Lower may not see higher. Parts never see each other, except a part's own second half.
+MAY_SEE = {
+    "words": {"words"},
+    "codec": {"words", "codec"},
+    "ports": {"words"},
+    "adapters": {"words", "ports"},
+    "tools": {"words", "codec", "ports", "tools"},
+    "parts": {"words", "codec", "ports", "tools"},
+}
+SECOND_HALVES = {("journal_scan", "journal_reader"), ("entrylog_scan", "entrylog_reader")}
+
+RECOVERY_MAY_SEE = {
+    "standing": set(),
+    "chain": {"standing"},
+    "crashlab": {"crashlab"},
+    "shell": {"shell", "chain", "standing"},
+}
+
+OWNERS = {
+    "fcntl": {"storage/posix_files.py"},
+    "os.fsync": {"storage/posix_files.py"},
+    "os.fdatasync": {"storage/posix_files.py"},
+    "os.replace": {"storage/posix_files.py"},
+    "os.rename": {"storage/posix_files.py"},
+    "numpy": {"storage/codec/frames_numpy.py"},
+    "click": {"recovery/shell/"},
+    "rich": {"recovery/shell/"},
+    "threading": set(),
+    "asyncio": set(),
+    "lmdb": set(),
+    "pyspark": set(),
+}
+IMPURE = {"os", "io", "pathlib", "threading", "lmdb", "time", "random", "socket", "subprocess"}
+HEAVY = {"numpy", "pyspark", "click", "rich", "asyncio", "lmdb", "msgpack", "crc32c", "importlib.metadata"}
+
+
+def sources(*packages: str) -> list[Path]:
+    return sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that the file names in an import, those for the type checker included."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def attributes(path: Path) -> set[str]:
+    """Every `module.name` that the file uses."""
+    return {
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts[1:]
+    return parts[0] if parts else ""
+
+
+def room(module: str) -> str | None:
+    rooms = {
+        "words": WORDS,
+        "ports": PORTS,
+        "adapters": ADAPTERS,
+        "tools": TOOLS,
+        "parts": PARTS,
+        "codec": {"codec"},
+    }
+    return next((name for name, modules in rooms.items() if module in modules), None)
+
+
+def test_every_module_of_storage_has_a_room() -> None:
+    homeless = [
+        name_of(path)
+        for path in sources("storage")
+        if module_of(path) != "__init__" and not room(module_of(path))
+    ]
+    assert homeless == []
+
+
+@pytest.mark.parametrize("path", sources("storage"), ids=name_of)
+def test_storage_sees_only_what_lies_below(path: Path) -> None:
+    here = module_of(path)
+    if here == "__init__":
+        return
+    allowed = MAY_SEE[room(here) or ""]
+    for imported in imports(path):
+        package, _, rest = imported.partition(".")
+        target = rest.partition(".")[0]
+        assert package != "recovery", imported
+        if package != "storage" or not room(target) or target == here:
+            continue
+        assert room(target) in allowed or (here, target) in SECOND_HALVES, imported
+
+
+@pytest.mark.parametrize("path", sources("recovery"), ids=name_of)
+def test_recovery_s_rooms_see_only_what_they_may(path: Path) -> None:
+    here = module_of(path)
+    for imported in imports(path):
+        package, _, rest = imported.partition(".")
+        target = rest.partition(".")[0]
+        if package == "recovery" and target and here != "__init__":
+            assert target in RECOVERY_MAY_SEE[here] | {here}, imported
+
+
+@pytest.mark.parametrize("path", sources("storage/codec"), ids=name_of)
+def test_codecs_are_pure(path: Path) -> None:
+    assert {imported.partition(".")[0] for imported in imports(path)} & IMPURE == set()
+
+
+@pytest.mark.parametrize("thing", OWNERS)
+def test_each_dangerous_thing_has_one_owner(thing: str) -> None:
+    users = {
+        name_of(path)
+        for path in sources("storage", "recovery")
+        if thing in imports(path) | attributes(path) | {name.partition(".")[0] for name in imports(path)}
+    }
+    strangers = [user for user in users if not any(user.startswith(owner) for owner in OWNERS[thing])]
+    assert strangers == []
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"{statement}; import sys; print('\\n'.join(sys.modules))"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout.split()
+    )
+
+
+def test_import_storage_loads_nothing_heavy() -> None:
+    assert loaded_by("import storage") & HEAVY == set()
+
+
+def test_a_block_is_split_without_loading_numpy_before() -> None:
+    assert "numpy" not in loaded_by(
+        "import storage.codec.frames, storage.entrylog_scan, storage.journal_scan"
+    )

@@ -1,0 +1,11 @@
+"""Starting is cheap."""
+
+from __future__ import annotations
+
+from startup import beyond_python
+
+
+def test_importing_and_help_cost_less_than_their_bars() -> None:
+    milliseconds = beyond_python(rounds=9)
+    assert milliseconds["import storage"] < 40
+    assert milliseconds["ledgerstore --help"] < 80
