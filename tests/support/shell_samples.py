@@ -64,7 +64,7 @@ def mac_records(ledger_id: int, count: int, password: bytes) -> list[bytes]:
     return [journal.encode_ledger_key(ledger_id, master_key(password)), *records(entries)]
 
 
-def our_journal(groups: Sequence[Sequence[bytes]], sequences: Iterable[int] = range(1 << 30)) -> bytes:
+def our_journal(groups: Sequence[Sequence[bytes]], sequences: Iterable[int] = range(1, 1 << 30)) -> bytes:
     """A journal of ours: each group sealed."""
     journal_id = JOURNAL_ID
     data = journal.encode_header(journal.Header(6, SALT))

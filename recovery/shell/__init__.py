@@ -1,0 +1,1 @@
+"""The `ledgerstore` command: arguments in, rows out. What is computed is computed elsewhere."""

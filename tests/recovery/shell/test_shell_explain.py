@@ -1,0 +1,160 @@
+"""`ledgerstore explain`: the right record around every offset, and clear words where it is damaged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import fixtures
+import pytest
+from shell_samples import (
+    JOURNAL_ID,
+    flipped,
+    ledger,
+    our_journal,
+    records,
+    rows,
+    run,
+    sealed_log,
+    store,
+    verdict,
+)
+
+from storage.codec import row as row_codec
+from storage.codec import rows as rows_codec
+from storage.row import LedgerRow
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOLDEN = fixtures.GOLDEN / "journal-logical.bin"
+NAME = f"{JOURNAL_ID:x}.txn"
+
+
+def fields(*arguments: object) -> dict[str, Any]:
+    return {row["name"]: row["value"] for row in rows("explain", *arguments)}
+
+
+def names(*arguments: object) -> list[str]:
+    return [row["name"] for row in rows("explain", *arguments)]
+
+
+@pytest.mark.parametrize("offset", [1024, 1030, "0x404", 1531])
+def test_any_byte_of_a_record_explains_it(offset: object) -> None:
+    found = rows("explain", f"{GOLDEN}@{offset}")
+    assert [row["name"] for row in found] == [
+        "length",
+        "ledger",
+        "entry",
+        "last add confirmed",
+        "length",
+        "digest",
+        "payload",
+    ]
+    assert sum(row["size"] for row in found) == 508
+    assert found[0]["offset"] == 1024
+    assert found[-1]["value"] == "468 bytes"
+
+
+def test_without_an_offset_the_header_is_explained() -> None:
+    assert fields(GOLDEN)["version"] == 6
+    assert fields(fixtures.GOLDEN / "0.log")["map offset"] == 1622
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (f"{GOLDEN}@512", "ledger-key of ledger 1, 44 bytes from 512"),
+        (f"{GOLDEN}@556", "entry 0 of ledger 1, 45 bytes from 556: the digest is right"),
+        (f"{GOLDEN}@2560", "fence of ledger 1, 20 bytes from 2560"),
+        (f"{GOLDEN}@3072", "explicit-lac of ledger 1, 44 bytes from 3072: the digest is right"),
+        (f"{GOLDEN}@3200", "padding, 468 bytes from 3116, 84 into it"),
+        (f"{GOLDEN}@9999", "nothing was written here: the data ends before it; the file ends at 3584"),
+        (
+            f"{fixtures.GOLDEN / '0.log'}@1630",
+            "map, 56 bytes from 1622, 8 into it: 2 ledgers, 598 bytes in all",
+        ),
+        (f"{fixtures.GOLDEN / 'lastMark'}", "lastMark of a bookie: replay begins at 19b0a1b2c3d.txn@1024"),
+    ],
+    ids=["key", "entry", "fence", "lac", "padding", "beyond", "map", "mark"],
+)
+def test_the_finding_is_one_clear_line(place: str, expected: str) -> None:
+    result = run("explain", place)
+    assert result.exit_code == 0
+    assert verdict(result).partition(": ")[2] == expected
+
+
+def test_a_seal_is_explained_field_by_field(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(our_journal([records(ledger(7, 3))]))
+    found = fields(f"{path}@1000")
+    assert (found["sequence"], found["group start"], found["records"]) == (1, 512, 3)
+    assert verdict(run("explain", f"{path}@1000")).endswith("its checksum is right")
+
+
+def test_damage_with_something_sound_behind_it_is_called_damage(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(flipped(our_journal([records(ledger(7, 3)), records(ledger(8, 1))]), 512, 0x40))
+    result = run("explain", f"{path}@700")
+    assert result.exit_code == 1
+    assert "the record is longer than the rest of the file; something sound follows" in verdict(result)
+    assert result.stdout
+
+
+def test_a_torn_tail_is_called_one(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(our_journal([records(ledger(7, 3))])[: 512 + 80 + 30])
+    result = run("explain", f"{path}@600")
+    assert result.exit_code == 0
+    assert "nothing sound follows: what an interrupted write leaves" in verdict(result)
+    assert fields(f"{path}@600")["entry"] == 1
+
+
+def test_a_bad_digest_is_called_one(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(flipped(sealed_log(ledger(1, 3)), 1024 + 50))
+    result = run("explain", f"{path}@1024")
+    assert (result.exit_code, verdict(result).endswith("the digest does not match the entry")) == (1, True)
+
+
+def test_a_damaged_header_is_called_one(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(flipped(sealed_log(ledger(1, 3)), 30))
+    result = run("explain", path)
+    assert (result.exit_code, "DAMAGED: the checksum does not match" in verdict(result)) == (1, True)
+
+
+def test_small_files_are_found_by_name_and_explained(tmp_path: Path) -> None:
+    root = store(tmp_path)
+    assert fields("lastMark", "--dir", root)["newest journal"] == JOURNAL_ID
+    assert fields(root / "ledgers" / "current" / "VERSION")["bookieHost"] == '"here:3181"'
+    assert fields(f"{NAME}@512", "--dir", root)["entry"] == 0
+
+
+def test_a_damaged_mark_is_called_one(tmp_path: Path) -> None:
+    path = store(tmp_path) / "ledgers" / "current" / "lastMark"
+    path.write_bytes(flipped(path.read_bytes(), 3))
+    result = run("explain", path)
+    assert (result.exit_code, "not to be believed" in verdict(result)) == (1, True)
+
+
+def test_a_group_of_ledger_rows_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "ledgers.rows"
+    group = [row_codec.encode(LedgerRow(ledger_id, 1, fenced=True)) for ledger_id in (5, 6)]
+    first = rows_codec.encode_group(group, 0, 0, 0)
+    path.write_bytes(first + rows_codec.encode_group(group[:1], 1, len(first), 0))
+    assert names(f"{path}@100").count("row") == 2
+    assert fields(f"{path}@4100")["sequence"] == 1
+    result = run("explain", f"{path}@0")
+    assert verdict(result).endswith("group 0 of 2 ledger rows at 0, sound")
+    path.write_bytes(flipped(first, 60))
+    assert run("explain", f"{path}@0").exit_code == 1
+
+
+@pytest.mark.parametrize("place", ["x@y", "x@-1", "x@"])
+def test_an_offset_that_is_none_is_bad_usage(place: str) -> None:
+    assert run("explain", place).exit_code == 2
+
+
+def test_what_cannot_be_explained_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert run("explain", tmp_path / "notes.txt").exit_code == 3

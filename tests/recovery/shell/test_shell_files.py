@@ -1,0 +1,89 @@
+"""`ledgerstore files`: what every name in a directory stands for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import fixtures
+import pytest
+from shell_samples import JOURNAL_ID, bookie_journal, flipped, our_journal, rows, run, store, verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return store(tmp_path)
+
+
+def test_a_store_s_files_are_told_apart(root: Path) -> None:
+    listed = {
+        row["path"]: (row["kind"], row["sealed"], row["owner"], row["version"]) for row in rows("files", root)
+    }
+    tops = [path.partition("/")[0] for path in listed]
+    assert tops == sorted(tops)
+    assert listed == {
+        "journal/current/VERSION": ("cookie", None, None, None),
+        f"journal/current/{JOURNAL_ID:x}.txn": ("journal", None, "ours", 6),
+        "ledgers/current/VERSION": ("cookie", None, None, None),
+        "ledgers/current/0.log": ("entry log", True, "ours", 1),
+        "ledgers/current/1.log": ("entry log", False, None, None),
+        "ledgers/current/lastMark": ("last mark", None, None, None),
+    }
+
+
+def test_bytes_are_those_of_the_file(root: Path) -> None:
+    for row in rows("files", root):
+        assert row["bytes"] == (root / row["path"]).stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("content", "owner", "code"),
+    [
+        (our_journal([]), "ours", 0),
+        (bookie_journal([]), "a bookie's", 0),
+        (bytes(600), "void", 0),
+        (b"", "void", 0),
+        (flipped(our_journal([]), 20), "damaged header", 1),
+    ],
+    ids=["ours", "bookie", "zeros", "empty", "damaged"],
+)
+def test_a_journal_s_owner(tmp_path: Path, content: bytes, owner: str, code: int) -> None:
+    (tmp_path / "1.txn").write_bytes(content)
+    assert rows("files", tmp_path)[0]["owner"] == owner
+    assert run("files", tmp_path).exit_code == code
+
+
+def test_an_unknown_file_is_listed_and_no_finding(root: Path) -> None:
+    (root / "ledgers" / "current" / "007.log").write_bytes(b"?")
+    result = run("files", root)
+    assert (result.exit_code, "1 unknown" in verdict(result)) == (0, True)
+
+
+def test_a_directory_of_another_store_is_one_row(root: Path) -> None:
+    inner = root / "ledgers" / "current" / "elsewhere"
+    inner.mkdir()
+    (inner / "000004.sst").write_bytes(bytes(100))
+    (inner / "LOCK").write_bytes(bytes(20))
+    found = [row for row in rows("files", root) if row["path"].startswith("ledgers/current/elsewhere")]
+    assert [(row["kind"], row["path"], row["bytes"]) for row in found] == [
+        ("unknown", "ledgers/current/elsewhere/", 120)
+    ]
+
+
+def test_logs_are_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    for name in ("10.log", "9.log", "a.log"):
+        (tmp_path / name).write_bytes(b"")
+    assert [row["path"] for row in rows("files", tmp_path)] == ["9.log", "a.log", "10.log"]
+
+
+def test_no_such_directory_could_not_be_done(tmp_path: Path) -> None:
+    assert run("files", tmp_path / "nowhere").exit_code == 3
+
+
+@pytest.mark.parametrize("name", fixtures.SETS)
+def test_a_real_bookie_s_directory_has_sound_headers(name: str) -> None:
+    listed = rows("files", fixtures.bookie(name) / "bookie")
+    assert {row["owner"] for row in listed if row["kind"] == "journal"} == {"a bookie's"}
+    assert all(row["flaw"] is None for row in listed)
