@@ -1,8 +1,4 @@
-"""Reading a journal: its items one by one, and its sealed groups.
-
-Items are every record and padding with its place, up to where the file stops making sense. Groups are what
-our own journals are made of: each is verified by its seal's one checksum.
-"""
+"""Reading a journal: every record and padding with its place, up to where the file stops making sense."""
 
 from __future__ import annotations
 
@@ -13,16 +9,15 @@ from crc32c import crc32c
 
 from storage.codec import journal as codec
 from storage.codec import seal as seal_codec
-from storage.codec.seal import GroupFlag, NoSeal, StoredSeal
 from storage.codec.survey import matching_checksum
-from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
+from storage.outcome import Damaged, EndOfData, Flaw, Stop
 from storage.resync import find_record
 from storage.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.codec.seal import Seal
+    from storage.codec.seal import NoSeal, Seal, StoredSeal
     from storage.codec.survey import EntryVerifier
     from storage.files import ReadFile
 
@@ -49,16 +44,6 @@ class StoredPadding:
     atomic_mark: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A sealed group whose checksum holds."""
-
-    start: int
-    end: int
-    seal: Seal
-    records: int
-
-
 class JournalReader:
     """One journal file, ours or a bookie's, of any version. Reads only; may stand beside a live writer."""
 
@@ -83,7 +68,7 @@ class JournalReader:
         frame = self._frame(0, codec.VERSION_1)
         if not isinstance(frame, codec.Frame):
             return False
-        return matching_checksum(self._window.view(frame.body, frame.end - frame.body)) is not None
+        return matching_checksum(self.body(frame)) is not None
 
     @property
     def framing(self) -> codec.Header:
@@ -98,19 +83,27 @@ class JournalReader:
         """Every item from `start` on (0: from the first record). The last one says how it ended."""
         at = max(start, self.records_start)
         while True:
-            frame = self._frame(at, self.framing)
+            frame = self.frame_at(at)
             if not isinstance(frame, codec.Frame):
                 yield self._at_the_end(frame)
                 return
             if frame.kind is codec.FrameKind.RECORD:
-                body = self._window.view(frame.body, frame.end - frame.body)
-                yield StoredRecord(at, frame.end, codec.decode_record(body, self.framing.version))
+                record = codec.decode_record(self.body(frame), self.framing.version)
+                yield StoredRecord(at, frame.end, record)
             else:
                 yield self._padding(frame)
             at = frame.end
 
+    def frame_at(self, offset: int) -> codec.Frame | Stop:
+        """What begins at the offset, which must be a record's place."""
+        return self._frame(offset, self.framing)
+
     def _frame(self, at: int, header: codec.Header) -> codec.Frame | Stop:
         return codec.frame(self._window.view(at, codec.PREFIX_SIZE), at, max(0, self.size - at), header)
+
+    def body(self, frame: codec.Frame) -> memoryview:
+        """The record's bytes behind its length. Good until the next call."""
+        return self._window.view(frame.body, frame.end - frame.body)
 
     def _padding(self, frame: codec.Frame) -> StoredPadding:
         length = frame.end - frame.body
@@ -141,56 +134,6 @@ class JournalReader:
         salt = self.header.salt if isinstance(self.header, codec.Header) else None
         return otherwise if salt is None else salt
 
-    def groups(self, start: int = 0) -> Iterator[Group | Stop]:
-        """The sealed groups from `start` on, their checksums verified. The last item says how it ended."""
-        at = max(start, self.records_start)
-        last: Seal | None = None
-        while True:
-            group = self._next_group(at)
-            if isinstance(group, Group) and not self._is_next(group.seal, last, at):
-                group = Damaged(at, Flaw.SEAL_ORDER, f"sequence {group.seal.sequence}")
-            yield group
-            if not isinstance(group, Group):
-                return
-            at, last = group.end, group.seal
-
-    def _is_next(self, seal: Seal, last: Seal | None, at: int) -> bool:
-        if last is None:
-            return at != self.records_start or seal.sequence == 1
-        # Without a header to name the salt, the first group's stands for all: a stale group has another.
-        return seal.sequence == last.sequence + 1 and seal.salt == last.salt
-
-    def _next_group(self, start: int) -> Group | Stop:
-        """The group that begins at `start`, or behind the header's padding there."""
-        records, flags = 0, GroupFlag.NONE
-        for item in self.items(start):
-            match item:
-                case StoredRecord():
-                    records += 1
-                case StoredPadding(atomic_mark=True) if item.offset == start:
-                    flags = GroupFlag.ATOMIC
-                case StoredPadding(seal=NoSeal()) if item.offset == self.records_start:
-                    start = item.end
-                case StoredPadding(seal=NoSeal()):
-                    return Damaged(item.offset, Flaw.SEAL_MISSING)
-                case StoredPadding(seal=StoredSeal() as stored):
-                    flaw = self._group_flaw(stored, item.end, (start, records, flags))
-                    return Damaged(start, flaw) if flaw else Group(start, item.end, stored.seal, records)
-                case EndOfData() if item.offset != start:
-                    return Torn(start, Flaw.SEAL_MISSING)
-                case EndOfData() | Torn() | Damaged():
-                    return item
-        raise AssertionError("items end with a stop")
-
-    def _group_flaw(self, stored: StoredSeal, end: int, found: tuple[int, int, GroupFlag]) -> Flaw | None:
-        """Why the seal is not that of the group found: where it starts, its records, its flags."""
-        seal = stored.seal
-        if seal.group_start != found[0]:
-            return Flaw.SEAL_PLACE
-        flaw = self.seal_flaw(stored, end)
-        fits = (seal.group_start, seal.record_count, seal.flags) == found
-        return flaw if flaw or fits else Flaw.SEAL_PLACE
-
     def seals_behind(self, start: int) -> Iterator[Seal]:
         """The valid seals behind damage, wherever an aligned group could end."""
         for offset, piece in self._window.pieces(start - start % SECTOR, self.size):
@@ -206,10 +149,10 @@ class JournalReader:
 
     def is_entry_with_good_digest(self, place: int, verifier: EntryVerifier) -> bool:
         """Whether a record begins there whose digest proves it."""
-        frame = self._frame(place, self.framing)
+        frame = self.frame_at(place)
         if not isinstance(frame, codec.Frame) or frame.kind is not codec.FrameKind.RECORD:
             return False
-        return verifier.proves(self._window.view(frame.body, frame.end - frame.body))
+        return verifier.proves(self.body(frame))
 
     def entry_behind(self, offset: int, verifier: EntryVerifier) -> int | None:
         """The first place behind `offset` where an entry with a good digest stands."""

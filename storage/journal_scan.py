@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeGuard
 from storage.codec import journal as codec
 from storage.codec.digest import DigestCheck
 from storage.codec.seal import NoSeal
-from storage.journal_reader import SECTOR, Group, StoredPadding, StoredRecord
+from storage.journal_groups import Group, groups
+from storage.journal_reader import SECTOR, StoredPadding, StoredRecord
 from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _is_salted(reader: JournalReader) -> bool:
 
 def _scan_groups(reader: JournalReader, verifier: EntryVerifier, start: int) -> JournalScan:
     facts = _empty(reader, Owner.OURS, start)
-    for group in reader.groups(start):
+    for group in groups(reader, start):
         if isinstance(group, Group):
             facts = _with_group(facts, group)
         elif isinstance(group, EndOfData):

@@ -15,7 +15,15 @@ WORDS = {"_version", "entry", "errors", "filenames", "outcome", "position", "row
 PORTS = {"files"}
 ADAPTERS = {"posix_files"}
 TOOLS = {"resync", "window"}
-PARTS = {"cookie", "entrylog_reader", "entrylog_scan", "journal_reader", "journal_scan", "lastmark"}
+PARTS = {
+    "cookie",
+    "entrylog_reader",
+    "entrylog_scan",
+    "journal_groups",
+    "journal_reader",
+    "journal_scan",
+    "lastmark",
+}
 
 # Lower may not see higher. Parts never see each other, except a part's own second half.
 MAY_SEE = {
@@ -26,7 +34,12 @@ MAY_SEE = {
     "tools": {"words", "codec", "ports", "tools"},
     "parts": {"words", "codec", "ports", "tools"},
 }
-SECOND_HALVES = {("journal_scan", "journal_reader"), ("entrylog_scan", "entrylog_reader")}
+SECOND_HALVES = {
+    ("journal_groups", "journal_reader"),
+    ("journal_scan", "journal_reader"),
+    ("journal_scan", "journal_groups"),
+    ("entrylog_scan", "entrylog_reader"),
+}
 
 RECOVERY_MAY_SEE = {
     "standing": set(),

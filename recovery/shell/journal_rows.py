@@ -13,19 +13,19 @@ sequence, durable_up_to, records        of a seal only
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from recovery.shell import entry_cells
+from recovery.shell import entry_cells, journal_walk
 from recovery.shell.columns import Column, numbers
-from recovery.shell.group_watch import GroupWatch
 from recovery.shell.journal_cells import JournalCells
-from recovery.shell.journal_walk import JournalWalk
 from recovery.shell.lookahead import Lookahead
 from recovery.shell.tally import Tally
 from storage.codec import journal as codec
 from storage.codec.entry import IDS
 from storage.codec.seal import StoredSeal
 from storage.codec.survey import EntryVerifier
+from storage.journal_groups import GroupWatch
 from storage.journal_reader import JournalReader, StoredPadding, StoredRecord
 from storage.outcome import Damaged, EndOfData
 
@@ -72,15 +72,15 @@ class JournalListing:
         self._wanted = wanted
         self._keyring = keyring
         self._reached = reached
-        self._walk = JournalWalk(file, self.reader.framing)
-        self._ahead = Lookahead(self._walk.bodies, self._learn)
+        # A reader of its own: looking ahead must not move the window of the listing.
+        self._ahead = Lookahead(partial(journal_walk.bodies, JournalReader(file, journal_id)), self._learn)
         self.is_ours = self._tell_ours()
         self._groups = GroupWatch(self.reader)
 
     @property
     def is_unsealed(self) -> bool:
         """Whether the last group of a journal of ours has no seal."""
-        return self.is_ours and self._groups.open_from is not None
+        return self.is_ours and self._groups.first_record is not None
 
     def _tell_ours(self) -> bool:
         header = self.reader.header
@@ -132,7 +132,7 @@ class JournalListing:
         seal = next(self.reader.seals_behind(first), None) if self.is_ours else None
         if seal is not None and seal.group_start <= first:
             return seal.group_start
-        return self._walk.place_of(first, start)
+        return journal_walk.place_of(self.reader, first)
 
     def _stretch(self, start: int) -> Generator[Row, None, int | None]:
         """The rows up to where framing is lost; then where it is found again, if anywhere."""
@@ -156,7 +156,7 @@ class JournalListing:
     def _ending(self, stop: Stop) -> Generator[Row, None, int | None]:
         if isinstance(stop, EndOfData):
             self.stop = stop
-            opened = self._groups.open_from
+            opened = self._groups.first_record
             if self.is_ours and opened is not None and stop.offset in self._wanted.offsets:
                 yield self._cells.unsealed(stop.offset, opened)
             return None
@@ -203,7 +203,8 @@ class JournalListing:
         return row if row["ok"] is False or self._wanted.fillers else None
 
     def _describe_padding(self, item: StoredPadding) -> Row:
-        flaw = self._groups.padding(item) if self.is_ours else None
+        found = self._groups.padding(item) if self.is_ours else None
+        flaw = found.flaw if isinstance(found, Damaged) else None
         if isinstance(item.seal, StoredSeal):
             return self._cells.seal(item, item.seal.seal, flaw)
         return self._cells.missing_seal(item) if flaw else self._cells.padding(item)

@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -73,6 +74,7 @@ def master_key(password: bytes) -> bytes:
     return _sha1(b"ledger" + password)
 
 
+@lru_cache(maxsize=1024)
 def mac_key(password: bytes) -> bytes:
     """What a MAC ledger's digests are keyed with."""
     return _sha1(b"mac" + password)

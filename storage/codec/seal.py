@@ -13,8 +13,8 @@
 
 The crc is CRC-32C over everything from the group's start up to the crc itself; a later version keeps both in
 their places. `durable_up_to` says what was known to be durable when the group was written: damage before it
-is rot, never a torn tail. Journal id, salt, place and crc together keep a payload that contains a journal from
-passing for one.
+is rot, never a torn tail. Journal id, salt, place and crc together keep a payload that contains a journal
+from passing for one.
 """
 
 from __future__ import annotations

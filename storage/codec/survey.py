@@ -44,12 +44,19 @@ class _Ledger:
     last: Head | None = None
     settled: bool = False
 
+    @property
+    def digest_type(self) -> DigestType | None:
+        """What most votes speak for."""
+        return max(self.votes, key=self.votes.__getitem__) if self.votes else None
+
 
 class DigestSurvey:
     """Counts the evidence of each ledger. Holds a few numbers for each, whatever the size of the files."""
 
     def __init__(self) -> None:
         self._ledgers: dict[int, _Ledger] = {}
+        self._leading: Counter[DigestType] = Counter()
+        """For each type the ledgers whose evidence speaks for it."""
 
     def observe(self, data: Buffer) -> None:
         """Takes one entry's bytes into account."""
@@ -62,11 +69,13 @@ class DigestSurvey:
 
     def _remember(self, ledger_id: int) -> _Ledger:
         if len(self._ledgers) >= LEDGERS_MAX:
-            del self._ledgers[next(iter(self._ledgers))]
+            forgotten = self._ledgers.pop(next(iter(self._ledgers)))
+            self._follow(forgotten.digest_type, None)
         self._ledgers[ledger_id] = _Ledger()
         return self._ledgers[ledger_id]
 
     def _count(self, ledger: _Ledger, head: Head, data: Buffer) -> None:
+        before = ledger.digest_type
         matching = matching_checksum(data)
         by_width = _TYPE_OF_WIDTH.get(_digest_width(len(data), head, ledger.last))
         if matching is not None:
@@ -75,18 +84,23 @@ class DigestSurvey:
             ledger.votes[by_width] += 1
         ledger.last = head
         ledger.settled = ledger.votes.total() >= VOTES_WANTED and len(ledger.votes) == 1
+        self._follow(before, ledger.digest_type)
+
+    def _follow(self, before: DigestType | None, after: DigestType | None) -> None:
+        """Keeps count of the ledgers by type when one changes its own."""
+        if before is not after:
+            self._leading.subtract([before] if before else [])
+            self._leading.update([after] if after else [])
 
     def digest_type(self, ledger_id: int) -> DigestType | None:
         """The type that most of the evidence speaks for; `None` while there is none."""
         ledger = self._ledgers.get(ledger_id)
-        if ledger is None or not ledger.votes:
-            return None
-        return ledger.votes.most_common(1)[0][0]
+        return None if ledger is None else ledger.digest_type
 
     def presumed_type(self) -> DigestType | None:
         """The type of a ledger without evidence: the one that all others use, if they agree."""
-        agreed = {ledger.votes.most_common(1)[0][0] for ledger in self._ledgers.values() if ledger.votes}
-        return agreed.pop() if len(agreed) == 1 else None
+        agreed = [digest_type for digest_type, ledgers in self._leading.items() if ledgers]
+        return agreed[0] if len(agreed) == 1 else None
 
 
 def matching_checksum(data: Buffer) -> DigestType | None:

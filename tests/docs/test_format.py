@@ -31,12 +31,13 @@ from crc32c import crc32c
 
 from storage import cookie as cookie_part
 from storage import entry as entry_words
-from storage import entrylog_reader, entrylog_scan, filenames, journal_reader, journal_scan
+from storage import entrylog_reader, entrylog_scan, filenames, journal_groups, journal_reader, journal_scan
 from storage.codec import cookie, digest, entry, entrylog, index, journal, mark, row, rows, seal
 from storage.codec.survey import EntryVerifier
 from storage.entry import DigestType, Entry
 from storage.entrylog_reader import EntryLogReader
 from storage.filenames import FileKind
+from storage.journal_groups import groups
 from storage.journal_reader import JournalReader
 from storage.outcome import Flaw
 from storage.position import LOG_ID_MAX, EntryLocation, JournalPosition, LogPosition
@@ -351,7 +352,7 @@ def journal_stop(data: bytes) -> object:
 
 
 def group_stop(data: bytes) -> object:
-    return list(JournalReader(MemoryFile(data), JOURNAL_ID).groups())[-1]
+    return list(groups(JournalReader(MemoryFile(data), JOURNAL_ID)))[-1]
 
 
 def resealed(**changes: Any) -> object:
@@ -627,7 +628,13 @@ DAMAGE: dict[str, list[Case]] = {
 
 ANSWERED_BY: dict[tuple[str, ...], tuple[ModuleType, ...]] = {
     ("entry",): (entry,),
-    ("journal-header", "journal-record", "journal-group"): (journal, seal, journal_reader, journal_scan),
+    ("journal-header", "journal-record", "journal-group"): (
+        journal,
+        seal,
+        journal_reader,
+        journal_groups,
+        journal_scan,
+    ),
     ("entry-log",): (entrylog, entrylog_reader, entrylog_scan),
     ("mark",): (mark,),
     ("index",): (index,),

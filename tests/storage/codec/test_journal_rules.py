@@ -14,7 +14,8 @@ from storage.codec import journal as codec
 from storage.codec import seal as seal_codec
 from storage.codec.seal import GroupFlag, Seal
 from storage.errors import InvalidFormat
-from storage.journal_reader import Group, JournalReader, StoredPadding, StoredRecord
+from storage.journal_groups import Group, groups
+from storage.journal_reader import StoredPadding, StoredRecord
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
 from storage.position import JournalPosition
 
@@ -254,9 +255,9 @@ def test_groups_begin_aligned_behind_the_header(alignment: int) -> None:
     journal = OurJournal(5, alignment=alignment)
     assert journal.end == seal_codec.first_group_start(alignment) == alignment
     journal.group(entry_record(1, 0)).group(entry_record(1, 1))
-    groups = list(reader(journal.file(), 5).groups())
-    assert [type(group) for group in groups] == [Group, Group, EndOfData]
-    assert [group.start for group in groups[:2] if isinstance(group, Group)] == [alignment, journal.ends[0]]
+    found = list(groups(reader(journal.file(), 5)))
+    assert [type(group) for group in found] == [Group, Group, EndOfData]
+    assert [group.start for group in found[:2] if isinstance(group, Group)] == [alignment, journal.ends[0]]
 
 
 def test_an_empty_group_is_one_sealed_padding_record() -> None:
@@ -324,7 +325,7 @@ def test_the_first_group_has_number_1() -> None:
 
 
 def group_flaw(data: bytes, journal_id: int = 5) -> Flaw:
-    last = list(JournalReader(reader(data, journal_id)._window._file, journal_id).groups())[-1]
+    *_, last = groups(reader(data, journal_id))
     assert isinstance(last, Damaged)
     return last.flaw
 
