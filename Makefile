@@ -38,7 +38,7 @@ architecture: setup ## check who imports whom, and who owns what is dangerous
 check: lint types architecture test ## everything that must hold before a change is shared
 
 bench: setup ## time the hot functions
-	$(BIN)/pytest -q bench --benchmark-enable --benchmark-only --benchmark-columns=median,stddev,ops -m "slow or not slow"
+	$(BIN)/pytest -q bench --benchmark-enable --benchmark-only --benchmark-columns=median,stddev,ops
 
 bench-startup: setup ## time `import storage` and `ledgerstore --help` against bare Python
 	$(BIN)/python bench/startup.py
