@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recovery import standing
-from recovery.standing import Behind, Decision, Facts, Following, Place, Reach, State
+from recovery.decision import Behind, Decision, Facts, Following, Place, Reach, Rule, State, decide
 from storage.codec.journal import HEADER_SIZE_MAX
 from storage.journal_scan import JournalScan, Owner
 from storage.outcome import Damaged, Flaw, Torn
@@ -27,21 +26,24 @@ Scans = Mapping[int, JournalScan]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One journal with its decision: its records in `[scan.start, end)` count, and `scan.kept` if cut."""
+    """One journal and the rule that decides about it.
+
+    Used or cut, its records in `[scan.start, end)` count; cut or kept, those in `scan.kept` too.
+    """
 
     scan: JournalScan
     facts: Facts
-    row: standing.Row
+    rule: Rule
     end: int
 
     @property
     def decision(self) -> Decision:
-        return self.row.decision
+        return self.rule.decision
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """A journal that must exist and does not."""
+class Required:
+    """A journal that something proves to have existed."""
 
     journal_id: int
     named_by: str
@@ -49,16 +51,16 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a heap of journals is worth. Journals that count come in the order of replay."""
+    """What a heap of journals is worth; `standings` are in the order of replay."""
 
     standings: tuple[Standing, ...]
-    missing: tuple[Missing, ...]
-    proven: JournalPosition
+    missing: tuple[Required, ...]
+    durable_up_to: JournalPosition
     """Everything before this was known to be durable: by the mark, or by a seal."""
 
     @property
     def refused(self) -> tuple[Standing, ...]:
-        """The journals that forbid to go on."""
+        """The journals that forbid going on."""
         return tuple(one for one in self.standings if one.decision in (Decision.ROT, Decision.NEWER))
 
     @property
@@ -68,79 +70,76 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class _Link:
-    """A journal on the chain, and where a later first seal says that it was durable up to."""
+class _Chain:
+    """The journals that the first seals name, newest first, each with its exact end; the newest has none."""
 
-    journal_id: int
-    bound: int | None
+    mark: JournalPosition
+    ends: dict[int, int | None]
+    missing: tuple[Required, ...]
+
+    def place(self, journal_id: int) -> Place:
+        newest = next(iter(self.ends), None)
+        if newest is None or journal_id > newest:
+            return Place.LATER
+        if journal_id == newest:
+            return Place.NEWEST
+        if journal_id in self.ends:
+            return Place.NAMED
+        return Place.MARKED if journal_id == self.mark.journal_id else Place.SKIPPED
+
+    def must_reach(self, scan: JournalScan) -> int:
+        """Up to where the journal must be sound: where it is named, else what its own seals claim."""
+        named = self.ends.get(scan.journal_id)
+        claimed = _own_claim(scan) if named is None else named
+        return max(claimed, self.mark.offset) if scan.journal_id == self.mark.journal_id else claimed
 
 
-def judge(mark: JournalPosition, scans: Scans, required: Iterable[tuple[int, str]] = ()) -> Verdict:
+def judge(mark: JournalPosition, scans: Scans, required: Iterable[Required] = ()) -> Verdict:
     """The verdict over all journals from the mark's on, each scanned from the mark's offset or its beginning.
 
-    `required` are journals that something else proves to have existed: (id, what names it).
+    Journals before the mark are not looked at. `required` must exist, beside what the chain names.
     """
-    counted = {journal_id: scan for journal_id, scan in scans.items() if journal_id >= mark.journal_id}
-    links, missing = _walk(mark, counted)
-    newest = links[0].journal_id if links else None
-    places = {journal_id: _place(journal_id, mark, links, newest) for journal_id in counted}
-    bounds = {link.journal_id: link.bound for link in links}
-    standings = tuple(
-        _stand(
-            scan, places[journal_id], _bound(scan, mark, bounds.get(journal_id)), _following(scan, counted)
-        )
-        for journal_id, scan in sorted(counted.items())
-    )
-    named = [(mark.journal_id, "the mark")] if mark.journal_id > 0 else []
-    missing += [
-        Missing(one, by) for one, by in [*named, *required] if one >= mark.journal_id and one not in scans
-    ]
-    claims = [scan.vouched for scan in counted.values() if scan.vouched is not None]
-    return Verdict(standings, tuple(dict.fromkeys(missing)), max([mark, *claims]))
+    counted = {
+        journal_id: scan for journal_id, scan in sorted(scans.items()) if journal_id >= mark.journal_id
+    }
+    chain = _walk(mark, counted)
+    standings = tuple(_stand(scan, chain, _following(scan, counted)) for scan in counted.values())
+    marked = [Required(mark.journal_id, "the mark")] if mark.journal_id > 0 else []
+    absent = [one for one in (*marked, *required) if one.journal_id not in scans]
+    missing = (*chain.missing, *(one for one in absent if one.journal_id >= mark.journal_id))
+    claims = [scan.durable_up_to for scan in counted.values() if scan.durable_up_to is not None]
+    return Verdict(standings, missing, max([mark, *claims]))
 
 
-def _walk(mark: JournalPosition, scans: Scans) -> tuple[list[_Link], list[Missing]]:
-    """The chain, newest first, and what it names but is not there."""
-    sealed = [journal_id for journal_id, scan in scans.items() if scan.vouched is not None]
+def _walk(mark: JournalPosition, scans: Scans) -> _Chain:
+    """Back along the first seals, from the newest sealed journal to the mark."""
+    sealed = [journal_id for journal_id, scan in scans.items() if scan.durable_up_to is not None]
     if not sealed:
-        return [], []
-    links = [_Link(max(sealed), None)]
-    while (named := _named_by(links[-1], scans)) is not None and named > mark:
+        return _Chain(mark, {}, ())
+    at = max(sealed)
+    ends: dict[int, int | None] = {at: None}
+    while (named := _named_by(scans[at])) is not None and named > mark:
         if named.journal_id not in scans:
-            return links, [Missing(named.journal_id, f"the first seal of {links[-1].journal_id:x}.txn")]
-        links.append(_Link(named.journal_id, named.offset))
-    return links, []
+            return _Chain(mark, ends, (Required(named.journal_id, f"the first seal of {at:x}.txn"),))
+        at = named.journal_id
+        ends[at] = named.offset
+    return _Chain(mark, ends, ())
 
 
-def _named_by(link: _Link, scans: Scans) -> JournalPosition | None:
+def _named_by(scan: JournalScan) -> JournalPosition | None:
     """The place that the journal's first seal names; `None` where the chain cannot be followed further back.
 
-    A first seal names an earlier journal. One that does not belongs to a journal that was cut at the mark.
+    A journal's first seal names an earlier one; read from the mark on, the first may be any of its seals.
     """
-    first = scans[link.journal_id].first_seal
-    if first is None or first.durable_up_to.journal_id >= link.journal_id:
+    first = scan.first_seal
+    if first is None or first.durable_up_to.journal_id >= scan.journal_id:
         return None
     return first.durable_up_to
 
 
-def _place(journal_id: int, mark: JournalPosition, links: list[_Link], newest: int | None) -> Place:
-    if newest is None or journal_id > newest:
-        return Place.LATER
-    if journal_id == newest:
-        return Place.NEWEST
-    if any(link.journal_id == journal_id for link in links):
-        return Place.NAMED
-    return Place.MARKED if journal_id == mark.journal_id else Place.SKIPPED
-
-
-def _bound(scan: JournalScan, mark: JournalPosition, named: int | None) -> int:
-    """The offset up to which the journal must be sound."""
-    claims = [0 if named is None else named]
-    if scan.vouched is not None and scan.vouched.journal_id == scan.journal_id and named is None:
-        claims.append(scan.vouched.offset)
-    if scan.journal_id == mark.journal_id:
-        claims.append(mark.offset)
-    return max(claims)
+def _own_claim(scan: JournalScan) -> int:
+    claim = scan.durable_up_to
+    return claim.offset if claim is not None and claim.journal_id == scan.journal_id else 0
 
 
 def _following(scan: JournalScan, scans: Scans) -> Following:
@@ -148,17 +147,18 @@ def _following(scan: JournalScan, scans: Scans) -> Following:
     return Following.SOME if any(other.owner is not Owner.NOBODY for other in later) else Following.NONE
 
 
-def _stand(scan: JournalScan, place: Place, bound: int, following: Following) -> Standing:
+def _stand(scan: JournalScan, chain: _Chain, following: Following) -> Standing:
+    place, must_reach = chain.place(scan.journal_id), chain.must_reach(scan)
     facts = Facts(
         place,
         _owner(scan),
         _state(scan),
-        Reach.COVERS if scan.end >= bound else Reach.SHORT,
-        Behind.NOTHING if scan.evidence is None else Behind.EVIDENCE,
+        Reach.COVERS if scan.end >= must_reach else Reach.SHORT,
+        Behind.NOTHING if scan.proof_offset is None else Behind.PROOF,
         following,
     )
-    end = min(scan.end, bound) if place is Place.NAMED else scan.end
-    return Standing(scan, facts, standing.decide(facts), end)
+    end = min(scan.end, must_reach) if place is Place.NAMED else scan.end
+    return Standing(scan, facts, decide(facts), end)
 
 
 def _state(scan: JournalScan) -> State:
@@ -170,6 +170,6 @@ def _state(scan: JournalScan) -> State:
 
 def _owner(scan: JournalScan) -> Owner:
     # Replay starts at the mark: a damaged header before it neither matters nor stops the reading.
-    if scan.owner is Owner.UNKNOWN and scan.start > HEADER_SIZE_MAX and isinstance(scan.header, Damaged):
+    if scan.owner is Owner.UNKNOWN and scan.start > HEADER_SIZE_MAX:
         return Owner.BOOKIE
     return scan.owner

@@ -27,5 +27,5 @@ def load(directory: Directory) -> codec.Cookie | NoCookie | Torn | Damaged:
     with file:
         data = file.read(0, codec.SIZE_MAX + 1)
     if len(data) > codec.SIZE_MAX:
-        return Damaged(codec.SIZE_MAX, Flaw.LENGTH_TOO_LARGE, "no cookie is that long")
+        return Damaged(codec.SIZE_MAX, Flaw.FILE_LONG)
     return codec.decode(data)

@@ -101,7 +101,7 @@ class EntryLogReader:
             return sizes
         if not sizes or len(sizes) != self.header.ledger_count:
             detail = f"{len(sizes)} ledgers, {self.header.ledger_count} in the header"
-            return Damaged(codec.SEAL_OFFSET, Flaw.BAD_MAP, detail)
+            return Damaged(codec.MAP_FIELDS_OFFSET, Flaw.BAD_MAP, detail)
         return dict(sizes)
 
     def _read_map(self, offset: int) -> Counter[int] | Damaged:

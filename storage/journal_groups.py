@@ -22,7 +22,7 @@ class Group:
     start: int
     end: int
     seal: Seal
-    records: int
+    record_count: int
 
 
 class GroupWatch:
@@ -31,12 +31,11 @@ class GroupWatch:
     def __init__(self, reader: JournalReader, start: int = 0) -> None:
         self._reader = reader
         self._last: Seal | None = None
-        self._first = True
         self.begin(start)
 
     def begin(self, offset: int) -> None:
-        """A group begins here. Its number is known only if the file begins here as well."""
-        self._first = offset <= self._reader.records_start
+        """A group begins here; its number is known only if it is the first of the file."""
+        self._numbers_from_one = offset <= self._reader.records_start
         self._last = None
         self._open(max(offset, self._reader.records_start))
 
@@ -69,28 +68,28 @@ class GroupWatch:
         seal, start = stored.seal, self.start
         flaw = self._flaw(stored, end)
         if flaw is not None:
-            # Behind a group that does not hold, the next one may have any number: no second finding.
+            # Behind a group that does not hold, the next one may have any number.
             self.begin(end)
             return Damaged(start, flaw)
         group = Group(start, end, seal, self._records)
-        self._last, self._first = seal, False
+        self._last = seal
         self._open(end)
         return group
 
     def _flaw(self, stored: StoredSeal, end: int) -> Flaw | None:
         seal = stored.seal
         if seal.group_start != self.start:
-            return Flaw.SEAL_PLACE
+            return Flaw.OTHER_PLACE
         flaw = self._reader.seal_flaw(stored, end)
         if flaw is not None:
             return flaw
         if (seal.record_count, seal.flags) != (self._records, self._flags):
-            return Flaw.SEAL_PLACE
+            return Flaw.BAD_FIELD
         return None if self._is_next(seal) else Flaw.SEAL_ORDER
 
     def _is_next(self, seal: Seal) -> bool:
         if self._last is None:
-            return seal.sequence == 1 or not self._first
+            return seal.sequence == 1 or not self._numbers_from_one
         # Without a header to name the salt, the first group's stands for all: a stale group has another.
         return (seal.sequence, seal.salt) == (self._last.sequence + 1, self._last.salt)
 

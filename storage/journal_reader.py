@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.files import ReadFile
 
 _LONG_HEADER = codec.Header(codec.VERSION_MAX)
-SECTOR = 512
+_SECTOR = min(seal_codec.ALIGNMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,9 @@ class JournalReader:
         match header:
             case Damaged(flaw=Flaw.BAD_MAGIC) if self._begins_with_an_entry():
                 return codec.VERSION_1
-            case codec.Void() if self._window.first_nonzero(0) is not None and self.size >= SECTOR:
+            case codec.Void() if (
+                self._window.first_nonzero(0) is not None and self.size >= codec.HEADER_SIZE_MAX
+            ):
                 # A header is synced before its file gets a name; zeros in front of data are damage.
                 return Damaged(0, Flaw.BAD_MAGIC, "zeros in front of data")
         return header
@@ -74,6 +76,11 @@ class JournalReader:
     def framing(self) -> codec.Header:
         """The rules its records are read by; those of the newest version when the header cannot tell."""
         return self.header if isinstance(self.header, codec.Header) else _LONG_HEADER
+
+    @property
+    def salt(self) -> int | None:
+        """Ours, from the header; `None` in a bookie's journal, and where the header cannot tell."""
+        return self.header.salt if isinstance(self.header, codec.Header) else None
 
     @property
     def records_start(self) -> int:
@@ -121,33 +128,35 @@ class JournalReader:
     def seal_flaw(self, stored: StoredSeal, end: int) -> Flaw | None:
         """Why the seal that ends at `end` is not this file's or does not fit its group; `None` if it does."""
         seal = stored.seal
-        if seal.journal_id != self.journal_id or seal.salt != self._salt_or(seal.salt):
-            return Flaw.SEAL_PLACE
+        if seal.journal_id != self.journal_id or self.salt not in (None, seal.salt):
+            return Flaw.OTHER_PLACE
         if not self.records_start <= seal.group_start <= end - seal_codec.SIZE:
-            return Flaw.SEAL_PLACE
+            return Flaw.OTHER_PLACE
         checksum = 0
         for _, piece in self._window.pieces(seal.group_start, end - seal_codec.CHECKSUM_SIZE):
             checksum = crc32c(piece, checksum)
         return stored.flaw if checksum == stored.checksum else Flaw.CHECKSUM
 
-    def _salt_or(self, otherwise: int) -> int:
-        salt = self.header.salt if isinstance(self.header, codec.Header) else None
-        return otherwise if salt is None else salt
-
     def seals_behind(self, start: int) -> Iterator[Seal]:
-        """The valid seals behind damage, wherever an aligned group could end."""
-        for offset, piece in self._window.pieces(start - start % SECTOR, self.size):
-            block = bytes(piece)
+        """The valid seals behind `start`, wherever an aligned group could end."""
+        for offset, piece in self._window.pieces(start - start % _SECTOR, self.size):
+            block = bytes(piece)  # a copy: checking a seal moves the window
             at = block.find(seal_codec.MAGIC)
             while at >= 0:
-                end = offset + at + seal_codec.SIZE
-                if end % SECTOR == 0 and end > start:
-                    stored = seal_codec.decode(self._window.view(offset + at, seal_codec.SIZE))
-                    if isinstance(stored, seal_codec.StoredSeal) and self.seal_flaw(stored, end) is None:
-                        yield stored.seal
+                seal = self._seal_at(offset + at)
+                if seal is not None and offset + at + seal_codec.SIZE > start:
+                    yield seal
                 at = block.find(seal_codec.MAGIC, at + 1)
 
-    def is_entry_with_good_digest(self, place: int, verifier: EntryVerifier) -> bool:
+    def _seal_at(self, offset: int) -> Seal | None:
+        # A seal ends its sector, so that none lies across two pieces.
+        end = offset + seal_codec.SIZE
+        stored = seal_codec.decode(self._window.view(offset, seal_codec.SIZE)) if end % _SECTOR == 0 else None
+        if isinstance(stored, seal_codec.StoredSeal) and self.seal_flaw(stored, end) is None:
+            return stored.seal
+        return None
+
+    def _is_good_entry(self, place: int, verifier: EntryVerifier) -> bool:
         """Whether a record begins there whose digest proves it."""
         frame = self.frame_at(place)
         if not isinstance(frame, codec.Frame) or frame.kind is not codec.FrameKind.RECORD:
@@ -157,5 +166,5 @@ class JournalReader:
     def entry_behind(self, offset: int, verifier: EntryVerifier) -> int | None:
         """The first place behind `offset` where an entry with a good digest stands."""
         return find_record(
-            self._window, offset + 1, lambda place: self.is_entry_with_good_digest(place, verifier), self.size
+            self._window, offset + 1, lambda place: self._is_good_entry(place, verifier), self.size
         )

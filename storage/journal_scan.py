@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from storage.codec import journal as codec
 from storage.codec.digest import DigestCheck
 from storage.codec.seal import NoSeal
 from storage.journal_groups import Group, groups
-from storage.journal_reader import SECTOR, StoredPadding, StoredRecord
+from storage.journal_reader import StoredPadding, StoredRecord
 from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from storage.codec.survey import EntryVerifier
     from storage.journal_reader import JournalReader
     from storage.position import JournalPosition
-
-Stored = StoredRecord | StoredPadding
-JournalItem = Stored | Stop
 
 
 class Owner(enum.Enum):
@@ -60,11 +57,12 @@ class JournalScan:
     """Why it ends there. `EndOfData`: only zeros behind."""
     kept: Kept
     """What of the torn group behind `end` may be kept; nothing in a bookie's journal."""
-    records: int = 0
+    record_count: int = 0
     first_seal: Seal | None = None
-    vouched: JournalPosition | None = None
+    """The first from `start` on: what it names is where the chain goes on."""
+    durable_up_to: JournalPosition | None = None
     """The largest `durable_up_to` of all valid seals, those behind the stop included; `None`: no seals."""
-    evidence: int | None = None
+    proof_offset: int | None = None
     """Behind the stop: where a valid seal's group, or in a bookie's journal a good entry, begins."""
 
     @property
@@ -77,44 +75,47 @@ def scan(reader: JournalReader, verifier: EntryVerifier, start: int = 0) -> Jour
     """The facts of this journal from `start` on (0: from the first record). Damage before it is not seen."""
     start = max(start, reader.records_start)
     if isinstance(reader.header, codec.Void):
-        return _empty(reader, Owner.NOBODY, 0)
-    if _is_salted(reader) or next(reader.seals_behind(0), None) is not None:
+        return _unread(reader, Owner.NOBODY, 0)
+    if reader.salt is not None or next(reader.seals_behind(0), None) is not None:
         return _scan_groups(reader, verifier, start)
     return _scan_records(reader, verifier, start)
 
 
-def _empty(reader: JournalReader, owner: Owner, start: int) -> JournalScan:
+def _unread(reader: JournalReader, owner: Owner, start: int) -> JournalScan:
     end = min(start, reader.size)  # a file that ends before its own mark has lost its end
     return JournalScan(reader.journal_id, owner, reader.header, start, end, EndOfData(end), Kept(end, end, 0))
 
 
-def _is_salted(reader: JournalReader) -> bool:
-    return isinstance(reader.header, codec.Header) and reader.header.salt is not None
-
-
 def _scan_groups(reader: JournalReader, verifier: EntryVerifier, start: int) -> JournalScan:
-    facts = _empty(reader, Owner.OURS, start)
+    found = _unread(reader, Owner.OURS, start)
     for group in groups(reader, start):
         if isinstance(group, Group):
-            facts = _with_group(facts, group)
+            found = _with_group(found, group)
         elif isinstance(group, EndOfData):
-            return replace(facts, stop=group)
+            return replace(found, stop=group)
         else:
-            facts = replace(facts, stop=group, kept=_keep(reader, verifier, facts.end))
-    for seal in reader.seals_behind(facts.end):
-        evidence = seal.group_start if facts.evidence is None else facts.evidence
-        facts = replace(facts, evidence=evidence, vouched=_larger(facts.vouched, seal.durable_up_to))
-    return facts
+            found = replace(found, stop=group, kept=_keep(reader, verifier, found.end))
+    for seal in reader.seals_behind(found.end):
+        found = _with_seal_behind(found, seal)
+    return found
 
 
-def _with_group(facts: JournalScan, group: Group) -> JournalScan:
+def _with_group(found: JournalScan, group: Group) -> JournalScan:
     return replace(
-        facts,
+        found,
         end=group.end,
         kept=Kept(group.end, group.end, 0),
-        records=facts.records + group.records,
-        first_seal=facts.first_seal or group.seal,
-        vouched=_larger(facts.vouched, group.seal.durable_up_to),
+        record_count=found.record_count + group.record_count,
+        first_seal=found.first_seal or group.seal,
+        durable_up_to=_larger(found.durable_up_to, group.seal.durable_up_to),
+    )
+
+
+def _with_seal_behind(found: JournalScan, seal: Seal) -> JournalScan:
+    return replace(
+        found,
+        proof_offset=seal.group_start if found.proof_offset is None else found.proof_offset,
+        durable_up_to=_larger(found.durable_up_to, seal.durable_up_to),
     )
 
 
@@ -150,47 +151,60 @@ def _scan_records(reader: JournalReader, verifier: EntryVerifier, start: int) ->
     What no digest proves counts only with something behind it that does, or with its flush complete.
     """
     owner = Owner.UNKNOWN if isinstance(reader.header, Damaged) else Owner.BOOKIE
-    _survey(reader, verifier, start)
-    facts = _empty(reader, owner, start)
-    end, records, unproven = facts.end, 0, 0
+    _learn_digest_types(reader, verifier, start)
+    found = _unread(reader, owner, start)
+    unproven = 0
     for item in reader.items(start):
-        stop = _stop_of(item, reader, verifier)
-        if isinstance(stop, EndOfData) and unproven:
-            stop = Torn(end, Flaw.UNPADDED)
-        if stop is not None:
-            facts = replace(facts, end=end, kept=Kept(end, end, 0), records=records)
-            evidence = None if isinstance(stop, EndOfData) else reader.entry_behind(stop.offset, verifier)
-            return replace(facts, stop=stop, evidence=evidence)
+        check = _check(item, reader, verifier)
+        if isinstance(check, EndOfData) and unproven:
+            check = Torn(found.end, Flaw.UNPADDED)
+        if not isinstance(check, DigestCheck):
+            return _stopped(found, check, reader, verifier)
+        assert isinstance(item, StoredRecord | StoredPadding)
         unproven += isinstance(item, StoredRecord)
-        if _settles(item, reader, verifier):
-            end, records, unproven = item.end, records + unproven, 0
+        if check is DigestCheck.OK or _ends_a_flush(item, reader):
+            found = replace(found, end=item.end, record_count=found.record_count + unproven)
+            unproven = 0
     raise AssertionError("items end with a stop")
 
 
-def _survey(reader: JournalReader, verifier: EntryVerifier, start: int) -> None:
-    """Learns the ledgers' digest types first, so that a damaged entry cannot hide behind not knowing."""
+def _learn_digest_types(reader: JournalReader, verifier: EntryVerifier, start: int) -> None:
+    """Before anything is judged, so that a damaged entry cannot hide behind a type that is not known yet."""
     for item in reader.items(start):
         match item:
             case StoredRecord(record=codec.EntryRecord(data=data)):
                 verifier.survey.observe(data)
 
 
-def _stop_of(item: JournalItem, reader: JournalReader, verifier: EntryVerifier) -> Stop | None:
-    """Why the sound part of a bookie's journal ends at this item; `None` if it does not."""
-    match item:
-        case EndOfData() | Torn() | Damaged():
-            return item
-        case StoredRecord(record=Damaged(flaw=flaw, detail=detail)):
+def _stopped(found: JournalScan, stop: Stop, reader: JournalReader, verifier: EntryVerifier) -> JournalScan:
+    kept = Kept(found.end, found.end, 0)
+    if isinstance(stop, EndOfData):
+        return replace(found, stop=stop, kept=kept)
+    return replace(found, stop=stop, kept=kept, proof_offset=reader.entry_behind(stop.offset, verifier))
+
+
+def _check(
+    item: StoredRecord | StoredPadding | Stop, reader: JournalReader, verifier: EntryVerifier
+) -> DigestCheck | Stop:
+    """What is known of an item of a bookie's journal, or why the sound part ends at it."""
+    if isinstance(item, StoredPadding):
+        return DigestCheck.UNVERIFIED
+    if not isinstance(item, StoredRecord):
+        return item
+    match item.record:
+        case Damaged(flaw=flaw, detail=detail):
             return Damaged(item.offset, flaw, detail)
-        case StoredRecord(record=codec.UnknownRecord(entry_id=entry_id)):
+        case codec.UnknownRecord(entry_id=entry_id):
             # No bookie writes one: it is an entry whose id is damaged, and must not be skipped.
             return Damaged(item.offset, Flaw.ENTRY_NEGATIVE, f"entry {entry_id}")
-        case StoredRecord(record=codec.EntryRecord(ledger_id=ledger_id, data=data)):
-            if verifier.check(data) is DigestCheck.MISMATCH:
+        case codec.EntryRecord(ledger_id=ledger_id, data=data):
+            check = verifier.check(data)
+            if check is DigestCheck.MISMATCH:
                 return Damaged(item.offset, Flaw.DIGEST)
             if verifier.digester(ledger_id) is None and _holds_an_entry(item, reader, verifier):
                 return Damaged(item.offset, Flaw.DIGEST, "another entry begins inside")
-    return None
+            return check
+    return DigestCheck.UNVERIFIED
 
 
 def _holds_an_entry(item: StoredRecord, reader: JournalReader, verifier: EntryVerifier) -> bool:
@@ -199,14 +213,7 @@ def _holds_an_entry(item: StoredRecord, reader: JournalReader, verifier: EntryVe
     return inside is not None and inside < item.end
 
 
-def _settles(item: JournalItem, reader: JournalReader, verifier: EntryVerifier) -> TypeGuard[Stored]:
-    """Whether everything up to the end of this item was certainly written as it stands."""
-    match item:
-        case StoredPadding():
-            return True
-        case StoredRecord(record=codec.EntryRecord(data=data)) if verifier.check(data) is DigestCheck.OK:
-            return True
-        case StoredRecord():
-            # A flush that ends aligned needs no padding; before version 5 there is none at all.
-            return not reader.framing.pads or item.end % SECTOR == 0
-    return False
+def _ends_a_flush(item: StoredRecord | StoredPadding, reader: JournalReader) -> bool:
+    # Padding ends a flush. One that is aligned anyway needs none, and before version 5 there is none at all.
+    aligned = item.end % codec.HEADER_SIZE_MAX == 0
+    return isinstance(item, StoredPadding) or aligned or not reader.framing.pads

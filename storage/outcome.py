@@ -18,6 +18,7 @@ class Flaw(enum.Enum):
     LENGTH_CUT = "the file ends inside a length word"
     BODY_CUT = "the record is longer than the rest of the file"
     FILE_SHORT = "the file is shorter than its fixed part"
+    FILE_LONG = "the file is longer than any that was ever written"
 
     # framing
     LENGTH_NEGATIVE = "the length is negative"
@@ -48,9 +49,14 @@ class Flaw(enum.Enum):
     OTHER_ENTRY = "another entry stands here"
 
     # seals
-    SEAL_PLACE = "a seal that belongs to another place"
+    OTHER_PLACE = "written for another place"
     SEAL_MISSING = "the group has no seal"
     SEAL_ORDER = "a seal out of sequence"
+
+
+def wrong_version(found: int, newest: int) -> Flaw:
+    """What to call a version that is not ours to read."""
+    return Flaw.FUTURE_VERSION if found > newest else Flaw.BAD_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,10 @@ class Torn:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """The bytes at `offset` cannot be what was written there."""
+    """The bytes at `offset` cannot be what was written there.
+
+    A codec counts the offset from the start of what it was given, a reader from the start of the file.
+    """
 
     offset: int
     flaw: Flaw

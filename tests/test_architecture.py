@@ -42,10 +42,10 @@ SECOND_HALVES = {
 }
 
 RECOVERY_MAY_SEE = {
-    "standing": set(),
-    "chain": {"standing"},
+    "decision": set(),
+    "chain": {"decision"},
     "crashlab": {"crashlab"},
-    "shell": {"shell", "chain", "standing"},
+    "shell": {"shell"},
 }
 
 OWNERS = {
@@ -143,6 +143,12 @@ def test_recovery_s_rooms_see_only_what_they_may(path: Path) -> None:
         target = rest.partition(".")[0]
         if package == "recovery" and target and here != "__init__":
             assert target in RECOVERY_MAY_SEE[here] | {here}, imported
+
+
+@pytest.mark.parametrize("path", sources("recovery/crashlab"), ids=name_of)
+def test_the_crash_lab_knows_only_the_ports(path: Path) -> None:
+    seen = {imported.split(".")[1] for imported in imports(path) if imported.startswith("storage.")}
+    assert seen <= {"files", "errors"}
 
 
 @pytest.mark.parametrize("path", sources("storage/codec"), ids=name_of)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recovery.shell import anatomy
 from recovery.shell.exhibit import Exhibit
 from recovery.shell.tally import counted, reason
-from storage.codec import anatomy, cookie, mark, rows
+from storage.codec import cookie, mark, rows
 from storage.outcome import Damaged, EndOfData, Torn
 
 if TYPE_CHECKING:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recovery.shell import anatomy
 from recovery.shell.exhibit import Exhibit
 from recovery.shell.journal_rows import JournalListing
 from recovery.shell.log_rows import LogListing
 from recovery.shell.tally import counted
 from recovery.shell.wanted import Shown, Span, Wanted
-from storage.codec import anatomy, entrylog, journal
+from storage.codec import entrylog, journal
 from storage.entry import RECORD_SIZE_MAX, DigestType
 from storage.outcome import Damaged, Flaw
 
 if TYPE_CHECKING:
+    from recovery.shell.anatomy import Field
     from recovery.shell.columns import Row
     from recovery.shell.passwords import Keyring
-    from storage.codec.anatomy import Field
     from storage.files import ReadFile
 
 

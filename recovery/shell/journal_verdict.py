@@ -34,7 +34,11 @@ def judge(listing: JournalListing) -> Verdict:
         finding = wrong_header or tally.holes > 0
         return Verdict(finding, f"{words}, {'ends' if finding else 'ends clean'} at {stop.offset}")
     facts = scan(listing.reader, listing.verifier)
-    if facts.evidence is None and not isinstance(facts.stop, EndOfData) and _all_bad_in_tail(listing, facts):
+    if (
+        facts.proof_offset is None
+        and not isinstance(facts.stop, EndOfData)
+        and _all_bad_in_tail(listing, facts)
+    ):
         kept = f"; {counted(facts.kept.count, 'record')} of it verify" if facts.kept.count else ""
         return Verdict(wrong_header, f"{words}, torn tail at {facts.stop.offset}: {reason(facts.stop)}{kept}")
     if isinstance(stop, EndOfData):

@@ -26,7 +26,7 @@ from crc32c import crc32c
 from storage.codec.entry import IDS
 from storage.entry import RECORD_SIZE_MAX
 from storage.errors import InvalidFormat
-from storage.outcome import Damaged, EndOfData, Flaw, Torn
+from storage.outcome import Damaged, EndOfData, Flaw, Torn, wrong_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,8 +39,8 @@ VERSION = 1
 OUR_VERSION = 1
 HEADER_SIZE = 1024
 STORE_ID_SIZE = 16
-SEAL_OFFSET = 8
-"""Where `encode_seal` is written when the ledgers map is in place."""
+MAP_FIELDS_OFFSET = 8
+"""Where `encode_map_fields` is written when the ledgers map is in place."""
 
 META_LEDGER = -1
 MAP_ENTRY = -2
@@ -57,7 +57,7 @@ _HEADER = struct.Struct(">4siqi")
 _OURS = struct.Struct(">4sI16sQI")
 _MAP_HEAD = struct.Struct(">qqi")
 _MAP_PAIR = struct.Struct(">qq")
-_SEAL = struct.Struct(">qi")
+_MAP_FIELDS = struct.Struct(">qi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ def encode_header(origin: Origin | None = None) -> bytes:
     return summed.ljust(HEADER_SIZE, b"\0")
 
 
-def encode_seal(map_offset: int, ledger_count: int) -> bytes:
-    """What is written at `SEAL_OFFSET` when the ledgers map is in place."""
-    return _SEAL.pack(map_offset, ledger_count)
+def encode_map_fields(map_offset: int, ledger_count: int) -> bytes:
+    """What is written at `MAP_FIELDS_OFFSET` when the ledgers map is in place."""
+    return _MAP_FIELDS.pack(map_offset, ledger_count)
 
 
 def decode_header(head: Buffer) -> Header | EmptyLog | Damaged:
@@ -139,11 +139,9 @@ def decode_header(head: Buffer) -> Header | EmptyLog | Damaged:
     if isinstance(origin, Damaged):
         return origin
     if version not in (0, VERSION):
-        return Damaged(
-            4, Flaw.FUTURE_VERSION if version > VERSION else Flaw.BAD_VERSION, f"version {version}"
-        )
+        return Damaged(4, wrong_version(version, VERSION), f"version {version}")
     if map_offset < 0 or 0 < map_offset < HEADER_SIZE or ledger_count < 0:
-        return Damaged(SEAL_OFFSET, Flaw.BAD_MAP, f"map at {map_offset}, {ledger_count} ledgers")
+        return Damaged(MAP_FIELDS_OFFSET, Flaw.BAD_MAP, f"map at {map_offset}, {ledger_count} ledgers")
     return Header(version, map_offset, ledger_count, origin)
 
 
@@ -155,13 +153,13 @@ def _decode_origin(head: bytes) -> Origin | Damaged | None:
     if checksum != _header_checksum(head):
         return Damaged(0, Flaw.CHECKSUM)
     if version != OUR_VERSION:
-        flaw = Flaw.FUTURE_VERSION if version > OUR_VERSION else Flaw.BAD_VERSION
+        flaw = wrong_version(version, OUR_VERSION)
         return Damaged(_HEADER.size + len(OUR_MAGIC), flaw, f"origin {version}")
     return Origin(store_id, generation)
 
 
 def _header_checksum(header: bytes) -> int:
-    return crc32c(header[_HEADER.size : _HEADER.size + _OURS.size - 4], crc32c(header[:SEAL_OFFSET]))
+    return crc32c(header[_HEADER.size : _HEADER.size + _OURS.size - 4], crc32c(header[:MAP_FIELDS_OFFSET]))
 
 
 def encode_record(body: Buffer) -> bytes:

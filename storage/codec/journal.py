@@ -25,7 +25,7 @@ from crc32c import crc32c
 from storage.codec.entry import IDS
 from storage.entry import RECORD_SIZE_MAX
 from storage.errors import InvalidFormat
-from storage.outcome import Damaged, EndOfData, Flaw, Torn
+from storage.outcome import Damaged, EndOfData, Flaw, Torn, wrong_version
 
 if TYPE_CHECKING:
     from storage.codec.digest import Buffer
@@ -191,8 +191,7 @@ def _decode_long_header(head: bytes, version: int) -> Header | Damaged:
 
 
 def _bad_version(version: int) -> Damaged:
-    flaw = Flaw.FUTURE_VERSION if version > VERSION_MAX else Flaw.BAD_VERSION
-    return Damaged(4, flaw, f"version {version}")
+    return Damaged(4, wrong_version(version, VERSION_MAX), f"version {version}")
 
 
 def _header_checksum(header: bytes) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from storage.outcome import Damaged, Flaw, Torn
+from storage.outcome import Damaged, Flaw, Torn, wrong_version
 from storage.position import JournalPosition, LogPosition
 
 if TYPE_CHECKING:
@@ -101,10 +101,9 @@ def _decode_trailer(data: bytes) -> Trailer | Damaged:
     if magic != OUR_MAGIC:
         return Damaged(BOOKIE_SIZE, Flaw.BAD_MAGIC)
     if version != VERSION:
-        flaw = Flaw.FUTURE_VERSION if version > VERSION else Flaw.BAD_VERSION
-        return Damaged(BOOKIE_SIZE + len(OUR_MAGIC), flaw, f"version {version}")
+        return Damaged(BOOKIE_SIZE + len(OUR_MAGIC), wrong_version(version, VERSION), f"version {version}")
     if len(data) > SIZE:
-        return Damaged(SIZE, Flaw.NOT_ZERO, f"{len(data)} bytes")
+        return Damaged(SIZE, Flaw.FILE_LONG, f"{len(data)} bytes")
     if log_id < NO_LOG or min(newest, log_end, rows_end) < 0:
         return Damaged(BOOKIE_SIZE, Flaw.BAD_FIELD)
     end = None if log_id == NO_LOG else LogPosition(log_id, log_end)

@@ -17,7 +17,7 @@ import msgpack
 from crc32c import crc32c
 
 from storage.entry import ID_MAX, DigestType
-from storage.outcome import Damaged, Flaw
+from storage.outcome import Damaged, Flaw, wrong_version
 from storage.position import LOG_ID_MAX, JournalPosition, LogPosition
 from storage.row import Evidence, LedgerRow, Tombstone
 
@@ -68,10 +68,10 @@ def decode(data: Buffer) -> LedgerRow | Damaged:
         return Damaged(0, Flaw.BAD_TEXT, str(error))
     if not isinstance(fields, tuple) or not fields:
         return Damaged(0, Flaw.BAD_FIELD, "not a row")
-    if type(fields[0]) is int and fields[0] > VERSION:
-        return Damaged(0, Flaw.FUTURE_VERSION, f"row {fields[0]}")
+    if type(fields[0]) is not int:
+        return Damaged(0, Flaw.BAD_FIELD, "no version")
     if fields[0] != VERSION:
-        return Damaged(0, Flaw.BAD_VERSION, f"row {fields[0]}")
+        return Damaged(0, wrong_version(fields[0], VERSION), f"version {fields[0]}")
     return _row(fields) if len(fields) == _FIELDS else Damaged(0, Flaw.BAD_FIELD, f"{len(fields)} fields")
 
 

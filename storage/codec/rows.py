@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from storage.codec import row
-from storage.outcome import Damaged, EndOfData, Flaw, Torn
+from storage.outcome import Damaged, EndOfData, Flaw, Torn, wrong_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +55,7 @@ class GroupHead:
 
     @property
     def end(self) -> int:
+        """Where the next group begins, behind the padding."""
         return group_end(self.start, self.body_size)
 
 
@@ -84,7 +85,7 @@ def decode_group_head(head: Buffer, offset: int, remaining: int) -> GroupHead | 
     if magic != MAGIC:
         return Damaged(offset, Flaw.BAD_MAGIC)
     if start != offset:
-        return Damaged(offset, Flaw.SEAL_PLACE, f"a group of offset {start}")
+        return Damaged(offset, Flaw.OTHER_PLACE, f"a group of offset {start}")
     if body_size > remaining - HEAD_SIZE:
         return Torn(offset, Flaw.BODY_CUT)
     if body_size > BODY_SIZE_MAX:
@@ -98,7 +99,7 @@ def decode_group_body(head: GroupHead, head_bytes: Buffer, body: Buffer) -> list
     if crc32c(body, crc32c(bytes(head_bytes[: _HEAD.size]))) != head.checksum:
         return Damaged(head.start, Flaw.CHECKSUM)
     if head.version != VERSION:
-        return Damaged(head.start, Flaw.FUTURE_VERSION if head.version > VERSION else Flaw.BAD_VERSION)
+        return Damaged(head.start, wrong_version(head.version, VERSION), f"version {head.version}")
     if head.synced_end < 0:
         return Damaged(head.start, Flaw.BAD_FIELD, f"synced end {head.synced_end}")
     return _rows(head, body)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from storage.codec import journal
-from storage.outcome import Flaw
+from storage.outcome import Flaw, wrong_version
 from storage.position import JournalPosition
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
     from storage.codec.digest import Buffer
 
-MAGIC = b"LSSL"
+MAGIC = journal.OUR_MAGIC
+"""The same four letters as in the header: whatever begins with them in a journal is ours."""
+
 VERSION = 1
 SIZE = 64
 CHECKSUM_SIZE = 4
@@ -82,7 +84,7 @@ class StoredSeal:
     def flaw(self) -> Flaw | None:
         """What a seal says that we would not have written, once its checksum has proved it."""
         if self.version != VERSION:
-            return Flaw.FUTURE_VERSION if self.version > VERSION else Flaw.BAD_VERSION
+            return wrong_version(self.version, VERSION)
         seal = self.seal
         places = (seal.journal_id, seal.group_start, seal.durable_up_to.journal_id, seal.durable_up_to.offset)
         if int(seal.flags) & ~_KNOWN_FLAGS or min(places) < 0:
@@ -102,6 +104,7 @@ def header_padding(alignment: int) -> bytes:
 
 
 def first_group_start(alignment: int) -> int:
+    """Where the first group begins in a journal of that alignment."""
     return max(alignment, journal.HEADER_SIZE_MAX)
 
 

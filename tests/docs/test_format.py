@@ -176,7 +176,7 @@ TABLES: dict[str, list[Field]] = {
         entrylog._OURS,
         (entrylog.HEADER_SIZE - entrylog._HEADER.size - entrylog._OURS.size, "zeros"),
     ),
-    "log-seal": fields(entrylog._SEAL),
+    "log-seal": fields(entrylog._MAP_FIELDS),
     "log-record": fields(entrylog._SIZE, ("n", "bytes")),
     "log-map": fields(entrylog._SIZE, entrylog._MAP_HEAD, _MAP_PAIRS),
     "log-map-pair": fields(entrylog._MAP_PAIR),
@@ -287,7 +287,9 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "log-header-ours": lambda: (0, entrylog.encode_header(ORIGIN)),
     "log-header-sealed": lambda: (
         0,
-        entrylog.encode_header()[: entrylog.SEAL_OFFSET] + entrylog.encode_seal(1622, 2) + bytes(1004),
+        entrylog.encode_header()[: entrylog.MAP_FIELDS_OFFSET]
+        + entrylog.encode_map_fields(1622, 2)
+        + bytes(1004),
     ),
     "log-records": lambda: (entrylog.HEADER_SIZE, log_records()[:90]),
     "log-map": lambda: (1622, ledgers_map()),
@@ -401,7 +403,9 @@ def summed(data: bytes) -> bytes:
 
 def sealed_log(ledgers: int, behind: bytes = b"") -> EntryLogReader:
     """A log whose map has two ledgers, and something behind it."""
-    header = put(entrylog.encode_header(), entrylog.SEAL_OFFSET, entrylog.encode_seal(1622, ledgers))
+    header = put(
+        entrylog.encode_header(), entrylog.MAP_FIELDS_OFFSET, entrylog.encode_map_fields(1622, ledgers)
+    )
     data = header + log_records() + ledgers_map() + behind
     return EntryLogReader(MemoryFile(data), 0, EntryVerifier())
 
@@ -530,9 +534,9 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "BAD_VERSION", lambda: group_stop(summed(put(our_journal(), 8132, b"\0")))),
         ("Damaged", "BAD_FIELD", lambda: group_stop(summed(put(our_journal(), 8133, b"\2")))),
         ("Damaged", "BAD_FIELD", lambda: resealed(durable_up_to=JournalPosition(-1, 0))),
-        ("Damaged", "SEAL_PLACE", lambda: resealed(journal_id=JOURNAL_ID - 1)),
-        ("Damaged", "SEAL_PLACE", lambda: resealed(salt=1)),
-        ("Damaged", "SEAL_PLACE", lambda: resealed(record_count=3)),
+        ("Damaged", "OTHER_PLACE", lambda: resealed(journal_id=JOURNAL_ID - 1)),
+        ("Damaged", "OTHER_PLACE", lambda: resealed(salt=1)),
+        ("Damaged", "BAD_FIELD", lambda: resealed(record_count=3)),
         ("Damaged", "CHECKSUM", lambda: group_stop(put(our_journal(), 4184, b"0"))),
         (
             "Damaged",
@@ -579,7 +583,7 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "BAD_MAGIC", lambda: mark_with(16, b"X")),
         ("Damaged", "FUTURE_VERSION", lambda: mark_with(20, i32(2))),
         ("Damaged", "BAD_VERSION", lambda: mark_with(20, i32(0))),
-        ("Damaged", "NOT_ZERO", lambda: mark.decode(mark.encode(MARK) + b"\0")),
+        ("Damaged", "FILE_LONG", lambda: mark.decode(mark.encode(MARK) + b"\0")),
         ("Damaged", "BAD_FIELD", lambda: mark_with(8, i64(-1))),
         ("Damaged", "BAD_FIELD", lambda: mark_with(40, i64(-2))),
     ],
@@ -603,7 +607,7 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "BAD_MAGIC", lambda: rows_head(0, b"X")),
         ("Damaged", "FUTURE_VERSION", lambda: rows_with(version=2)),
         ("Damaged", "BAD_VERSION", lambda: rows_with(version=0)),
-        ("Damaged", "SEAL_PLACE", lambda: rows_head(16, i64(4096))),
+        ("Damaged", "OTHER_PLACE", lambda: rows_head(16, i64(4096))),
         ("Torn", "BODY_CUT", lambda: rows_head(remaining=60)),
         ("Damaged", "LENGTH_TOO_LARGE", lambda: rows_head(32, i32((32 << 20) + 1), 1 << 30)),
         ("Damaged", "BAD_FIELD", lambda: rows_with(synced_end=-1)),
@@ -622,7 +626,7 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "BAD_TEXT", lambda: cookie_of(cookie.encode(COOKIE).replace(b"1\\t", b"2\\t"))),
         ("Damaged", "FUTURE_VERSION", lambda: cookie_of(put(cookie.encode(COOKIE), 0, b"6"))),
         ("Damaged", "BAD_VERSION", lambda: cookie_of(put(cookie.encode(COOKIE), 0, b"2"))),
-        ("Damaged", "LENGTH_TOO_LARGE", lambda: cookie_of(bytes(cookie.SIZE_MAX + 1))),
+        ("Damaged", "FILE_LONG", lambda: cookie_of(bytes(cookie.SIZE_MAX + 1))),
     ],
 }
 
@@ -646,12 +650,15 @@ ANSWERED_BY: dict[tuple[str, ...], tuple[ModuleType, ...]] = {
 
 
 def flaws_in(module: ModuleType) -> set[str]:
-    """The flaws that the module's code names."""
-    return {
+    """The flaws that the module's code names, or leaves to `wrong_version` to name."""
+    nodes = list(ast.walk(ast.parse(inspect.getsource(module))))
+    named = {
         node.attr
-        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Flaw"
     }
+    judges_versions = any(isinstance(node, ast.Name) and node.id == "wrong_version" for node in nodes)
+    return named | ({"FUTURE_VERSION", "BAD_VERSION"} if judges_versions else set())
 
 
 # --- what the code says: facts -------------------------------------------------------------------------

@@ -18,15 +18,15 @@ from journals import (
     zero,
 )
 
-from recovery.chain import Verdict, judge
-from recovery.standing import Decision
+from recovery.chain import Required, Verdict, judge
+from recovery.decision import Decision
 from storage.codec import journal as codec
 from storage.codec.seal import GroupFlag
 from storage.position import JournalPosition
 
 
 def verdict(files: dict[int, bytes], mark: JournalPosition = START, **required: int) -> Verdict:
-    return judge(mark, scan_all(files, mark), [(number, by) for by, number in required.items()])
+    return judge(mark, scan_all(files, mark), [Required(number, by) for by, number in required.items()])
 
 
 def decisions(found: Verdict) -> dict[int, Decision]:
@@ -190,7 +190,7 @@ def test_a_named_journal_counts_exactly_up_to_where_it_is_named() -> None:
     found = verdict({1: first.file(), 2: second.file()})
     assert decisions(found) == {1: Decision.USE, 2: Decision.USE}
     assert found.standings[0].end == first.ends[1]
-    assert found.proven == named
+    assert found.durable_up_to == named
 
 
 def test_damage_behind_where_a_journal_is_named_is_void() -> None:
@@ -225,14 +225,13 @@ def test_ids_between_two_links_may_be_absent() -> None:
 def test_a_missing_journal_that_a_first_seal_names_is_refused() -> None:
     second = OurJournal(2, synced=JournalPosition(1, 8192)).group(entry_record(1, 3))
     found = verdict({2: second.file()})
-    assert [one.journal_id for one in found.missing] == [1]
-    assert "first seal of 2.txn" in found.missing[0].named_by
+    assert found.missing == (Required(1, "the first seal of 2.txn"),)
 
 
 def test_a_missing_journal_that_the_mark_or_its_trailer_names_is_refused() -> None:
     third = OurJournal(3, synced=JournalPosition(2, 4096)).group(entry_record(1, 3))
     found = verdict({3: third.file()}, JournalPosition(2, 4096), trailer=4)
-    assert [one.journal_id for one in found.missing] == [2, 4]
+    assert found.missing == (Required(2, "the mark"), Required(4, "trailer"))
 
 
 def test_replay_starts_at_the_mark_and_damage_below_it_does_not_matter() -> None:
@@ -334,7 +333,7 @@ def test_a_bookie_s_mark_behind_the_end_finds_nothing_more() -> None:
     for offset in (journal.ends[-1] + 4, journal.size):
         found = verdict({1: journal.file()}, JournalPosition(1, offset))
         assert decisions(found) == {1: Decision.USE}
-        assert found.standings[0].scan.records == 0
+        assert found.standings[0].scan.record_count == 0
 
 
 # ── all of it at once ────────────────────────────────────────────────────────────────────────────────────

@@ -28,7 +28,7 @@ from journals import reader as journal_reader
 from memory import MemoryFile
 
 from recovery.chain import judge
-from recovery.standing import Decision
+from recovery.decision import Decision
 from storage import entrylog_scan
 from storage.codec import entrylog as log_codec
 from storage.codec import journal as codec
@@ -102,7 +102,7 @@ def test_j3_a_version_5_journal_padded_after_every_record_is_read() -> None:
     journal = with_entries(5, 1024, codec.encode_fence(1), every=1)
     assert read_ids(journal.file()) == list(range(1024))
     facts = scan_bytes(journal.file(), 1)
-    assert (facts.records, facts.owner, facts.is_sound) == (1025, Owner.BOOKIE, True)
+    assert (facts.record_count, facts.owner, facts.is_sound) == (1025, Owner.BOOKIE, True)
 
 
 @pytest.mark.parametrize("size", [0, 8, 512, 1 << 20])
@@ -130,7 +130,7 @@ def test_j6_a_tail_zeroed_from_inside_the_last_length_keeps_what_is_before(kept_
     data = zero(journal.file(), start + kept_of_the_length, journal.size)
     facts = scan_bytes(data, 1)
     assert read_ids(data) == list(range(99))
-    assert (facts.records, facts.end) == (99, start)
+    assert (facts.record_count, facts.end) == (99, start)
     assert facts.is_sound or one_journal(data) is Decision.CUT
 
 
@@ -140,7 +140,7 @@ def test_j7_a_tail_zeroed_from_inside_the_last_payload_is_flagged_not_served() -
     data = zero(journal.file(), start + 4 + 40, journal.size)
     facts = scan_bytes(data, 1)
     assert read_ids(data) == list(range(100))  # framed, as the real reader sees it
-    assert (facts.records, facts.stop) == (99, Damaged(start, Flaw.DIGEST))
+    assert (facts.record_count, facts.stop) == (99, Damaged(start, Flaw.DIGEST))
     assert one_journal(data) is Decision.CUT
 
 
@@ -154,7 +154,7 @@ def test_j8_junk_at_the_end_is_a_torn_tail_and_never_a_silent_end() -> None:
     data = bytes(journal.data) + b"JunkJunkJunk" * 40
     facts = scan_bytes(data, 1)
     assert not facts.is_sound
-    assert (facts.records, facts.end) == (100, len(journal.data))
+    assert (facts.record_count, facts.end) == (100, len(journal.data))
     assert one_journal(data) is Decision.CUT
 
 
@@ -300,7 +300,7 @@ def test_e43_a_map_of_many_batches_is_read(ledgers: int) -> None:
     sizes = {ledger: 30 + ledger for ledger in range(ledgers)}
     map_offset = len(data)
     data += b"".join(log_codec.encode_ledgers_map(sizes))
-    seal = log_codec.encode_seal(map_offset, ledgers)
+    seal = log_codec.encode_map_fields(map_offset, ledgers)
     data[8 : 8 + len(seal)] = seal
     assert reader(bytes(data)).ledgers_map() == sizes
 
@@ -327,4 +327,8 @@ def test_whatever_we_write_we_read(groups: list[list[int]], alignment: int) -> N
     ]
     assert found == written
     facts = scan_bytes(data, 1)
-    assert (facts.records, facts.end, facts.is_sound) == (len(written), journal.end if groups else 512, True)
+    assert (facts.record_count, facts.end, facts.is_sound) == (
+        len(written),
+        journal.end if groups else 512,
+        True,
+    )

@@ -76,7 +76,7 @@ def test_every_prefix_of_a_bookie_s_journal_keeps_its_whole_entries() -> None:
                 or any(item.end <= end <= size for end in journal.ends)
             )
         ]
-        assert facts.records == max(proving, default=0), size
+        assert facts.record_count == max(proving, default=0), size
 
 
 def test_every_flipped_bit_in_our_groups_ends_the_sound_part_before_it() -> None:
@@ -87,7 +87,7 @@ def test_every_flipped_bit_in_our_groups_ends_the_sound_part_before_it() -> None
         group = next(index for index, end in enumerate(journal.ends) if bit // 8 < end)
         assert facts.end == ([512, *journal.ends][group]), bit
         assert not facts.is_sound
-        assert (facts.evidence is not None) == (group < len(journal.ends) - 1)
+        assert (facts.proof_offset is not None) == (group < len(journal.ends) - 1)
 
 
 def test_every_flipped_bit_behind_our_end_is_seen() -> None:
@@ -122,7 +122,7 @@ def test_impossible_lengths_in_a_journal(length: int, expected: Damaged | Torn) 
     for journal in (bookie_journal(), our_journal()):
         data = change(journal.file(), 512, struct.pack(">i", length))
         assert list(journal_reader(data, 1).items())[-1] == expected
-        assert scan_bytes(data, 1).evidence is not None
+        assert scan_bytes(data, 1).proof_offset is not None
 
 
 @pytest.mark.parametrize("block", [512, 4096])
@@ -136,7 +136,7 @@ def test_a_zeroed_block_with_more_behind_it_is_never_an_end(block: int) -> None:
             continue  # inside the padding
         facts = scan_bytes(zeroed, 1)
         assert facts.end <= start
-        assert (facts.is_sound, facts.evidence is not None) == (False, True)
+        assert (facts.is_sound, facts.proof_offset is not None) == (False, True)
 
 
 def test_a_newer_journal_is_refused_as_newer() -> None:

@@ -209,7 +209,7 @@ def test_a_sound_journal_of_a_bookie_scans_as_sound(name: str) -> None:
     for path in fixtures.journals(name):
         with open_file(path) as file:
             facts = scan(JournalReader(file, number(path)), verifier(name))
-        assert (facts.owner, facts.is_sound, facts.evidence) == (Owner.BOOKIE, True, None)
+        assert (facts.owner, facts.is_sound, facts.proof_offset) == (Owner.BOOKIE, True, None)
 
 
 @ALL_SETS

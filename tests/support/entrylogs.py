@@ -35,8 +35,8 @@ class Log:
         """Appends the ledgers map and patches the header, as a log that is rolled over."""
         map_offset = len(self.data)
         self.data += b"".join(codec.encode_ledgers_map(self.sizes))
-        seal = codec.encode_seal(map_offset, len(self.sizes))
-        self.data[codec.SEAL_OFFSET : codec.SEAL_OFFSET + len(seal)] = seal
+        seal = codec.encode_map_fields(map_offset, len(self.sizes))
+        self.data[codec.MAP_FIELDS_OFFSET : codec.MAP_FIELDS_OFFSET + len(seal)] = seal
         return self
 
     def file(self) -> bytes:

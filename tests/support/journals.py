@@ -126,7 +126,6 @@ def scan_all(files: dict[int, bytes], mark: JournalPosition = START) -> dict[int
     return {
         journal_id: scan_bytes(data, journal_id, mark.offset if journal_id == mark.journal_id else 0)
         for journal_id, data in files.items()
-        if journal_id >= mark.journal_id
     }
 
 

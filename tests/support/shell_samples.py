@@ -93,8 +93,8 @@ def entry_log(entries: Iterable[bytes], sizes: Mapping[int, int] | None = None) 
     if sizes is None:
         return data
     sealed = data + b"".join(entrylog.encode_ledgers_map(sizes))
-    stamp = entrylog.encode_seal(len(data), len(sizes))
-    return sealed[: entrylog.SEAL_OFFSET] + stamp + sealed[entrylog.SEAL_OFFSET + len(stamp) :]
+    stamp = entrylog.encode_map_fields(len(data), len(sizes))
+    return sealed[: entrylog.MAP_FIELDS_OFFSET] + stamp + sealed[entrylog.MAP_FIELDS_OFFSET + len(stamp) :]
 
 
 def sealed_log(entries: Sequence[bytes]) -> bytes:

@@ -264,7 +264,7 @@ def test_a_group_listed_from_its_middle_is_not_misjudged(journal: Path) -> None:
 def test_a_group_from_another_place_is_a_finding(tmp_path: Path) -> None:
     elsewhere = our_journal([GROUPS[0], [], GROUPS[1]])
     path = written(tmp_path, our_journal(GROUPS)[:1024] + elsewhere[1536:] + our_journal(GROUPS)[1536:])
-    assert [row["flaw"] for row in rows("journal", path) if row["ok"] is False] == ["SEAL_PLACE"]
+    assert [row["flaw"] for row in rows("journal", path) if row["ok"] is False] == ["OTHER_PLACE"]
     assert run("journal", path).exit_code == 1
 
 

@@ -35,9 +35,9 @@ def test_our_mark_stands_in_header_bytes_that_a_bookie_ignores() -> None:
 
 def test_sealing_does_not_touch_our_mark() -> None:
     header = bytearray(codec.encode_header(ORIGIN))
-    seal = codec.encode_seal(1622, 2)
+    seal = codec.encode_map_fields(1622, 2)
     assert seal == struct.pack(">qi", 1622, 2)
-    header[codec.SEAL_OFFSET : codec.SEAL_OFFSET + len(seal)] = seal
+    header[codec.MAP_FIELDS_OFFSET : codec.MAP_FIELDS_OFFSET + len(seal)] = seal
     assert codec.decode_header(header) == codec.Header(1, 1622, 2, ORIGIN)
 
 

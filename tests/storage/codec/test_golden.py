@@ -112,8 +112,8 @@ def golden_log() -> bytes:
         data += log_codec.encode_record(entry_codec.encode(entry, crc32c))
     map_offset = len(data)
     data += b"".join(log_codec.encode_ledgers_map({1: 45 + 508, 2: 45}))
-    seal = log_codec.encode_seal(map_offset, 2)
-    data[log_codec.SEAL_OFFSET : log_codec.SEAL_OFFSET + len(seal)] = seal
+    seal = log_codec.encode_map_fields(map_offset, 2)
+    data[log_codec.MAP_FIELDS_OFFSET : log_codec.MAP_FIELDS_OFFSET + len(seal)] = seal
     return bytes(data)
 
 

@@ -315,7 +315,7 @@ def test_an_atomic_mark_and_its_flag_go_together() -> None:
     mark = seal_codec.encode_atomic_mark()
     marked = OurJournal(5)
     marked.group(mark, entry_record(1, 0))  # the mark as if it were a record, and no flag
-    assert group_flaw(marked.file()) is Flaw.SEAL_PLACE
+    assert group_flaw(marked.file()) is Flaw.BAD_FIELD
 
 
 def test_the_first_group_has_number_1() -> None:
@@ -331,19 +331,19 @@ def group_flaw(data: bytes, journal_id: int = 5) -> Flaw:
 
 
 def test_a_seal_of_another_journal_is_not_accepted() -> None:
-    assert group_flaw(OurJournal(5).group(entry_record(1, 0)).file(), journal_id=6) is Flaw.SEAL_PLACE
+    assert group_flaw(OurJournal(5).group(entry_record(1, 0)).file(), journal_id=6) is Flaw.OTHER_PLACE
 
 
 def test_a_seal_with_another_salt_is_not_accepted() -> None:
     other = OurJournal(5, salt=1).group(entry_record(1, 0)).file()
     ours = OurJournal(5, salt=2).file()
-    assert group_flaw(ours[:4096] + other[4096:]) is Flaw.SEAL_PLACE
+    assert group_flaw(ours[:4096] + other[4096:]) is Flaw.OTHER_PLACE
 
 
 def test_a_group_moved_to_another_offset_is_not_accepted() -> None:
     journal = OurJournal(5).group(entry_record(1, 0)).group(entry_record(1, 1))
     data = journal.file()
-    assert group_flaw(data[:8192] + data[4096:8192] + data[12288:]) is Flaw.SEAL_PLACE
+    assert group_flaw(data[:8192] + data[4096:8192] + data[12288:]) is Flaw.OTHER_PLACE
 
 
 def test_a_group_out_of_sequence_is_not_accepted() -> None:

@@ -64,7 +64,7 @@ def test_no_flipped_bit_is_believed() -> None:
 def test_bytes_behind_the_trailer_are_damage() -> None:
     answer = codec.decode(codec.encode(OURS) + b"\0")
     assert isinstance(answer, Damaged)
-    assert answer.flaw is Flaw.NOT_ZERO
+    assert answer.flaw is Flaw.FILE_LONG
 
 
 def test_a_newer_trailer_is_named_as_such() -> None:

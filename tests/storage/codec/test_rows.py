@@ -97,7 +97,7 @@ def test_a_field_of_the_wrong_kind_is_damage(field: int, value: object) -> None:
 NO_ROWS = [
     ([2, *GOOD[1:]], Flaw.FUTURE_VERSION),
     ([0, *GOOD[1:]], Flaw.BAD_VERSION),
-    ([None], Flaw.BAD_VERSION),
+    ([None], Flaw.BAD_FIELD),
     (GOOD[:9], Flaw.BAD_FIELD),
     ([*GOOD, 1], Flaw.BAD_FIELD),
     ([], Flaw.BAD_FIELD),
@@ -165,7 +165,7 @@ def test_every_prefix_of_a_group_is_torn_or_the_end() -> None:
 def test_a_group_at_another_offset_is_not_accepted() -> None:
     answer = read_group(bytes(8192) + one_group(), 8192)
     assert isinstance(answer, Damaged)
-    assert answer.flaw is Flaw.SEAL_PLACE
+    assert answer.flaw is Flaw.OTHER_PLACE
 
 
 def test_zeros_are_the_end_of_the_rows() -> None:

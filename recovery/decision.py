@@ -2,7 +2,7 @@
 
 Five facts decide. Where the journal stands in the chain of seals; who wrote it; whether it is sound up to its
 end; whether that end reaches what is vouched for; and whether anything behind the end proves that more was
-written. The first row that fits is the answer; every combination is walked by a test.
+written. The first rule that fits is the answer; every combination is walked by a test.
 
 The same table serves opening, `verify`, salvage and the audit. Two sentences carry it: what a later seal
 vouches for and is not there, is rot; what nobody vouches for is a torn tail, unless something behind it
@@ -28,27 +28,37 @@ class Place(enum.Enum):
 
 
 class State(enum.Enum):
+    """What the journal is like from its start to the end of the file."""
+
     NEWER = "written by a newer version of the format"
     SOUND = "only zeros behind its end"
     BROKEN = "something else behind its end"
 
 
 class Reach(enum.Enum):
+    """Whether the sound part is as long as it must be."""
+
     COVERS = "its end reaches what is vouched for"
     SHORT = "its end lies before what is vouched for"
 
 
 class Behind(enum.Enum):
+    """Whether anything behind the sound part proves that more was written."""
+
     NOTHING = "nothing behind the end makes sense"
-    EVIDENCE = "behind the end stands a valid seal, or in a bookie's journal a good entry"
+    PROOF = "behind the end stands a valid seal, or in a bookie's journal a good entry"
 
 
 class Following(enum.Enum):
+    """Whether this is the last journal."""
+
     NONE = "no later journal has any content"
     SOME = "a later journal has content"
 
 
 class Decision(enum.Enum):
+    """What to make of a journal."""
+
     USE = "everything up to its end counts, for a named journal up to where it is named"
     CUT = "everything up to its end counts; of the torn tail what frames and verifies is kept"
     KEEP = "nothing in it is vouched for; of its first group what frames and verifies is kept"
@@ -70,8 +80,8 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table: a set of allowed values per fact, and the decision with its reason."""
+class Rule:
+    """One line of the table: the values of each fact that it is for, and the decision with its reason."""
 
     decision: Decision
     why: str
@@ -99,89 +109,89 @@ _SHORT = frozenset({Reach.SHORT})
 _BROKEN = frozenset({State.BROKEN})
 
 TABLE = (
-    Row(
+    Rule(
         Decision.NEWER,
         "what a newer version has written is not torn, not void and not rot",
         states=frozenset({State.NEWER}),
     ),
-    Row(
+    Rule(
         Decision.VOID,
         "a later first seal goes back to the mark only: what follows here was carried over, or never counted",
         places=frozenset({Place.MARKED}),
     ),
-    Row(
+    Rule(
         Decision.ROT,
         "a bookie's journal among ours: the mark is moved behind such a journal before a seal passes it over",
         places=frozenset({Place.SKIPPED}),
         owners=_BOOKIE,
     ),
-    Row(
+    Rule(
         Decision.VOID,
         "a later journal was begun without it: what was kept of it stands there",
         places=frozenset({Place.SKIPPED}),
     ),
-    Row(
+    Rule(
         Decision.ROT,
         "a header is durable before its file has a name, and without one nothing in the file can be trusted",
         owners=frozenset({Owner.UNKNOWN}),
     ),
-    Row(
+    Rule(
         Decision.ROT,
         "bytes that were known to be durable are damaged or gone",
         reaches=_SHORT,
     ),
-    Row(
+    Rule(
         Decision.VOID,
         "the file was made, and nothing was ever acknowledged in it",
         owners=frozenset({Owner.NOBODY}),
     ),
-    Row(
+    Rule(
         Decision.USE,
         "sound up to where the next journal's first seal says it was; what lies behind that is void",
         places=frozenset({Place.NAMED}),
     ),
-    Row(
+    Rule(
         Decision.USE,
         "sound up to its end",
         places=frozenset({Place.NEWEST}),
         states=frozenset({State.SOUND}),
     ),
-    Row(
+    Rule(
         Decision.ROT,
         "a group behind the damage was begun, so the damaged one had been durable",
         owners=_OURS,
         states=_BROKEN,
-        behinds=frozenset({Behind.EVIDENCE}),
+        behinds=frozenset({Behind.PROOF}),
     ),
-    Row(
+    Rule(
         Decision.CUT,
         "nobody vouches for the last group: the write was cut short, or its only copy is damaged",
         places=frozenset({Place.NEWEST}),
     ),
-    Row(
+    Rule(
         Decision.KEEP,
         "ours, and no seal in it: at most its first group was begun",
         owners=_OURS,
     ),
-    Row(
+    Rule(
         Decision.USE,
         "a bookie's, every digest good, zeros behind the end",
         owners=_BOOKIE,
         states=frozenset({State.SOUND}),
     ),
-    Row(
+    Rule(
         Decision.ROT,
         "a good entry stands behind the damage: this is not how a write is cut short",
         owners=_BOOKIE,
-        behinds=frozenset({Behind.EVIDENCE}),
+        behinds=frozenset({Behind.PROOF}),
     ),
-    Row(
+    Rule(
         Decision.ROT,
         "damage in a bookie's journal that is not the last one",
         owners=_BOOKIE,
         followings=frozenset({Following.SOME}),
     ),
-    Row(
+    Rule(
         Decision.CUT,
         "the end of a bookie's last journal: the write was cut short, or its only copy is damaged",
         owners=_BOOKIE,
@@ -189,6 +199,6 @@ TABLE = (
 )
 
 
-def decide(facts: Facts) -> Row:
-    """The first row that fits."""
-    return next(row for row in TABLE if row.fits(facts))
+def decide(facts: Facts) -> Rule:
+    """The first rule that fits; one always does."""
+    return next(rule for rule in TABLE if rule.fits(facts))

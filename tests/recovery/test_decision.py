@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-from recovery.standing import (
+from recovery.decision import (
     TABLE,
     Behind,
     Decision,
@@ -13,7 +13,6 @@ from recovery.standing import (
     Following,
     Place,
     Reach,
-    Row,
     State,
     decide,
 )
@@ -40,7 +39,7 @@ def in_plain_words(facts: Facts) -> Decision:
         return bookie_in_plain_words(facts)
     if facts.place is Place.NEWEST and facts.state is State.SOUND:
         return Decision.USE
-    if facts.state is State.BROKEN and facts.behind is Behind.EVIDENCE:
+    if facts.state is State.BROKEN and facts.behind is Behind.PROOF:
         return Decision.ROT
     return Decision.CUT if facts.place is Place.NEWEST else Decision.KEEP
 
@@ -54,27 +53,17 @@ def bookie_in_plain_words(facts: Facts) -> Decision:
 
 def is_possible(facts: Facts) -> bool:
     """Facts that no set of files can show together are left out of the comparison, not out of the table."""
-    sealed = facts.place in (Place.NEWEST, Place.NAMED)
     if facts.place is Place.NEWEST and facts.owner is not Owner.OURS:
         return False  # a valid seal makes a journal ours
-    if facts.state is State.SOUND and facts.behind is Behind.EVIDENCE:
+    if facts.state is State.SOUND and facts.behind is Behind.PROOF:
         return False  # behind a sound end there are only zeros
-    return (
-        sealed
-        or facts.owner is not Owner.OURS
-        or facts.behind is Behind.NOTHING
-        or facts.place
-        in (
-            Place.MARKED,
-            Place.SKIPPED,
-        )
-    )
+    ours_without_seals = facts.owner is Owner.OURS and facts.place is Place.LATER
+    return not (ours_without_seals and facts.behind is Behind.PROOF)  # a seal would be the proof
 
 
 def test_every_combination_has_an_answer() -> None:
     assert len(EVERY_COMBINATION) == 5 * 4 * 3 * 2 * 2 * 2
-    for facts in EVERY_COMBINATION:
-        assert isinstance(decide(facts), Row)
+    assert {decide(facts).decision for facts in EVERY_COMBINATION} == set(Decision)
 
 
 def test_every_possible_combination_is_decided_as_the_protocol_says() -> None:
@@ -84,9 +73,9 @@ def test_every_possible_combination_is_decided_as_the_protocol_says() -> None:
     }
 
 
-def test_every_row_decides_something() -> None:
+def test_every_rule_decides_something() -> None:
     used = Counter(id(decide(facts)) for facts in EVERY_COMBINATION if is_possible(facts))
-    unused = [row.why for row in TABLE if not used[id(row)]]
+    unused = [rule.why for rule in TABLE if not used[id(rule)]]
     assert unused == []
 
 
@@ -97,5 +86,5 @@ def test_what_is_vouched_for_and_gone_is_never_passed_over() -> None:
 
 
 def test_damage_with_something_good_behind_it_is_never_cut() -> None:
-    proved = [facts for facts in EVERY_COMBINATION if facts.behind is Behind.EVIDENCE and is_possible(facts)]
+    proved = [facts for facts in EVERY_COMBINATION if facts.behind is Behind.PROOF and is_possible(facts)]
     assert {decide(facts).decision for facts in proved}.isdisjoint({Decision.CUT, Decision.KEEP})

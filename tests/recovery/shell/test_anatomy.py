@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.codec import anatomy, cookie, entrylog, journal, mark, row, rows, seal
+from recovery.shell import anatomy
+from storage.codec import cookie, entrylog, journal, mark, row, rows, seal
 from storage.entry import DigestType
 from storage.position import JournalPosition, LogPosition
 from storage.row import LedgerRow
@@ -17,7 +18,7 @@ from storage.row import LedgerRow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.codec.anatomy import Field
+    from recovery.shell.anatomy import Field
 
     Dissect = Callable[[bytes], list[Field]]
 
