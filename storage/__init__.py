@@ -1,17 +1,24 @@
 """ledgerstore's storage: the files of a bookie, and the parts that read and write them.
 
-`storage` holds words (entries, positions, errors), codecs (bytes to words and back, pure), the file
-layer, and one part for each thing on disk. It never looks at `recovery`.
+Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps it so:
+
+    words      entry, row, position, outcome, errors, filenames
+    codec/     bytes to words and back, pure; one module for each format
+    ports      files: what we ask of a disk, with the durability of each verb
+    adapters   posix_files: the disk of a POSIX system
+    tools      window, resync: walking along a file, and finding the next record when lost
+    parts      journal_reader, journal_groups, journal_scan; entrylog_reader, entrylog_scan; lastmark; cookie
+
+It never looks at `recovery`.
 """
 
 from storage._version import __version__
 from storage.entry import DigestType, Entry
-from storage.errors import CorruptionError, InvalidEntry, InvalidFormat, StoreError, StoreLocked
+from storage.errors import InvalidEntry, InvalidFormat, StoreError, StoreLocked
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
 from storage.position import EntryLocation, JournalPosition, LogPosition
 
 __all__ = [
-    "CorruptionError",
     "Damaged",
     "DigestType",
     "EndOfData",

@@ -11,9 +11,6 @@ ID_MAX = (1 << 63) - 1
 NO_ENTRY = -1
 """The last add confirmed of an entry whose writer knew of none."""
 
-ENTRY_SIZE_MAX = 5 * 1024 * 1024 - 500
-"""What a bookie takes unless it is told otherwise, as bytes of the whole entry."""
-
 RECORD_SIZE_MAX = 32 << 20
 """Above this a reader takes a length for damage, not for a request to allocate."""
 

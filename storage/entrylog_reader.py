@@ -44,6 +44,11 @@ class LogMap:
     pairs: list[tuple[int, int]] | Damaged
 
 
+@dataclass(frozen=True, slots=True)
+class NotSealed:
+    """The log has no ledgers map: it was never sealed, or is older than maps."""
+
+
 class EntryLogReader:
     """One entry log, ours or a bookie's, of any kind. Reads only; may stand beside a live writer."""
 
@@ -74,7 +79,7 @@ class EntryLogReader:
         return codec.frame(self.window.view(offset, codec.PREFIX_SIZE), offset, remaining)
 
     def body(self, frame: codec.Frame) -> memoryview:
-        """The record's bytes behind its size. Good until the next call."""
+        """The record's bytes behind its size. Valid until the next call."""
         return self.window.view(frame.body, frame.end - frame.body)
 
     def entry(self, frame: codec.Frame) -> LogEntry:
@@ -86,16 +91,13 @@ class EntryLogReader:
         """The framed record of the ledgers map."""
         return LogMap(frame.offset, frame.end, codec.decode_map_batch(self.body(frame)))
 
-    def ledgers_map(self) -> dict[int, int] | EndOfData | Damaged:
-        """Bytes per ledger as the sealed log states them.
-
-        `EndOfData` when the log was never sealed, `Damaged` when header and map disagree.
-        """
+    def ledgers_map(self) -> dict[int, int] | NotSealed | Damaged:
+        """Bytes per ledger as the sealed log states them; `Damaged` when header and map disagree."""
         match self.header:
             case Damaged():
                 return self.header
             case codec.EmptyLog() | codec.Header(version=0) | codec.Header(map_offset=0):
-                return EndOfData(self.size)
+                return NotSealed()
         sizes = self._read_map(self.header.map_offset)
         if isinstance(sizes, Damaged):
             return sizes
@@ -106,17 +108,21 @@ class EntryLogReader:
 
     def _read_map(self, offset: int) -> Counter[int] | Damaged:
         sizes: Counter[int] = Counter()
-        at = offset
-        while not isinstance(frame := self.frame_at(at), EndOfData):
-            if not isinstance(frame, codec.Frame) or frame.kind is not codec.FrameKind.MAP:
-                return Damaged(at, Flaw.BAD_MAP, "another record inside the map")
-            pairs = self.map_record(frame).pairs
-            if isinstance(pairs, Damaged):
-                return Damaged(at, pairs.flaw, pairs.detail)
-            for ledger_id, size in pairs:
-                sizes[ledger_id] += size
-            at = frame.end
-        return sizes
+        while True:
+            match frame := self.frame_at(offset):
+                case codec.Frame(kind=codec.FrameKind.MAP):
+                    pairs = self.map_record(frame).pairs
+                    if isinstance(pairs, Damaged):
+                        return Damaged(offset, pairs.flaw, pairs.detail)
+                    for ledger_id, size in pairs:
+                        sizes[ledger_id] += size
+                    offset = frame.end
+                case EndOfData() | codec.DirectPadding():
+                    return sizes  # a direct-I/O writer pads behind the map as well
+                case Torn() | Damaged():
+                    return Damaged(offset, Flaw.BAD_MAP, frame.flaw.value)
+                case _:
+                    return Damaged(offset, Flaw.BAD_MAP, "another record inside the map")
 
 
 def _as_wanted(entry: LogEntry, wanted: tuple[int, int] | None) -> LogEntry | Damaged:

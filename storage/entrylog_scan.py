@@ -45,9 +45,9 @@ class LogFiller:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Bytes in [start, end) that make no sense; something sound follows them."""
+    """Bytes in [offset, end) that make no sense; something sound follows them."""
 
-    start: int
+    offset: int
     end: int
     flaw: Flaw
 
@@ -126,7 +126,7 @@ def _items_at(reader: EntryLogReader, at: int) -> Sequence[Found] | Stop:
 
 def _behind_damage(reader: EntryLogReader, at: int, flaw: Flaw) -> Sequence[Found] | Stop:
     """What is known of the bytes from a place without framing to the next sound record."""
-    resumed = _next_sound(reader, at)
+    resumed = _next_sound(reader, at, reader.size)
     rescued = _rescue(reader, at, resumed)
     if rescued is not None:
         return [Hole(at, at + LENGTH_WORD_SIZE, flaw), rescued]
@@ -143,7 +143,7 @@ def _second_look(reader: EntryLogReader, entry: LogEntry) -> Sequence[Found]:
     at = entry.position.offset
     # Where the framing holds, only a record *inside* could show that the size has grown over it.
     framed = _goes_on_at(reader, entry.end)
-    resumed = _next_sound(reader, at, entry.end if framed else None)
+    resumed = _next_sound(reader, at, entry.end if framed else reader.size)
     if framed and resumed is None:
         return [entry]
     rescued = _rescue(reader, at, resumed)
@@ -154,9 +154,8 @@ def _second_look(reader: EntryLogReader, entry: LogEntry) -> Sequence[Found]:
     return [entry]
 
 
-def _next_sound(reader: EntryLogReader, at: int, end: int | None = None) -> int | None:
-    """The first sound record behind `at`; with an end, only one that lies before it as a whole."""
-    limit = reader.size if end is None else end
+def _next_sound(reader: EntryLogReader, at: int, limit: int) -> int | None:
+    """The first sound record behind `at` that lies before the limit as a whole."""
     return find_record(reader.window, at + 1, lambda place: _is_sound(reader, place, limit), limit)
 
 

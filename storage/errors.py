@@ -1,16 +1,13 @@
 """Everything this package raises, as one small tree.
 
     StoreError
-    ├── the caller's mistake
-    │   ├── InvalidEntry          an entry that no file could hold
-    │   ├── InvalidFormat         a request to write what the format forbids
-    │   └── StoreLocked           another process owns the directory
-    └── durable bytes that are wrong
-        └── CorruptionError       file, offset, reason
+    └── the caller's mistake
+        ├── InvalidEntry          an entry that no file could hold
+        ├── InvalidFormat         a request to write what the format forbids
+        └── StoreLocked           another process owns the directory
 
 The disk failing is an `OSError`, raised by the file layer as the system gave it. Damage that a reader
-*meets* is not raised at all: it is a value (`storage.outcome`). An exception is for a caller who asked
-for something that cannot be given.
+*meets* is not raised at all: it is a value (`storage.outcome`).
 """
 
 from __future__ import annotations
@@ -39,16 +36,3 @@ class StoreLocked(StoreError):
 
     def __reduce__(self) -> tuple[type[StoreLocked], tuple[str, int | None]]:
         return type(self), (self.path, self.pid)
-
-
-class CorruptionError(StoreError):
-    """Durable bytes are wrong, and going on would hide it."""
-
-    def __init__(self, file: str, offset: int, reason: str) -> None:
-        super().__init__(f"{file} at offset {offset}: {reason}")
-        self.file = file
-        self.offset = offset
-        self.reason = reason
-
-    def __reduce__(self) -> tuple[type[CorruptionError], tuple[str, int, str]]:
-        return type(self), (self.file, self.offset, self.reason)

@@ -19,6 +19,7 @@ LEDGER_DIRECTORY = "ledgers"
 COOKIE = "VERSION"
 LOCK = "LOCK"
 LAST_ID = "lastId"
+LAST_MARK = "lastMark"
 LEDGER_ROWS = "ledgers.rows"
 INDEX = "index"
 QUARANTINE = "quarantine"
@@ -54,10 +55,12 @@ class FileKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """A name taken apart. `number` is the id in it, if there is one."""
+    """A name taken apart. `number` is the id in it, or the index of a mark, where there is one."""
 
     kind: FileKind
     number: int | None = None
+    victim: int | None = None
+    """In the name of a compacted log: the log that it replaces."""
 
 
 _FIXED = {
@@ -74,8 +77,8 @@ _FIXED = {
     "ledgers": FileKind.BOOKIE_INDEX,
     "locations": FileKind.BOOKIE_INDEX,
     "metadata-cache": FileKind.BOOKIE_INDEX,
-    "lastMark": FileKind.LAST_MARK,
-    "lastMark" + _DRAFT: FileKind.LAST_MARK_DRAFT,
+    LAST_MARK: FileKind.LAST_MARK,
+    LAST_MARK + _DRAFT: FileKind.LAST_MARK_DRAFT,
 }
 
 # pattern, kind, the largest id that such a name can carry
@@ -86,7 +89,7 @@ _NUMBERED = (
     (re.compile(rf"{_HEX}\.log\.compacting"), FileKind.COMPACTING_LOG, LOG_ID_MAX),
     (re.compile(rf"{_HEX}\.log\.{_HEX}\.compacted"), FileKind.COMPACTED_LOG, LOG_ID_MAX),
 )
-_INDEXED_MARK = re.compile(r"lastMark\.(0|[1-9][0-9]*)")
+_INDEXED_MARK = re.compile(rf"{LAST_MARK}\.(0|[1-9][0-9]*)")
 
 
 def journal(journal_id: int) -> str:
@@ -105,9 +108,9 @@ def compacted_log(new_id: int, victim_id: int) -> str:
     return f"{entry_log(new_id)}.{victim_id:x}.compacted"
 
 
-def last_mark(journal_index: int | None = None) -> str:
-    """`lastMark`, or with several journal directories the mark of one of them."""
-    return "lastMark" if journal_index is None else f"lastMark.{journal_index}"
+def indexed_mark(journal_index: int) -> str:
+    """With several journal directories each has a mark of its own."""
+    return f"{LAST_MARK}.{journal_index}"
 
 
 def draft(name: str) -> str:
@@ -124,7 +127,8 @@ def parse(name: str) -> FileName:
         return FileName(_FIXED[name])
     for pattern, kind, number_max in _NUMBERED:
         match = pattern.fullmatch(name)
-        if match and all(int(group, 16) <= number_max for group in match.groups()):
-            return FileName(kind, int(match.group(1), 16))
+        numbers = [int(group, 16) for group in match.groups()] if match else []
+        if numbers and max(numbers) <= number_max:
+            return FileName(kind, *numbers)
     match = _INDEXED_MARK.fullmatch(name)
     return FileName(FileKind.LAST_MARK, int(match.group(1))) if match else FileName(FileKind.UNKNOWN)

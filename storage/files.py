@@ -10,7 +10,7 @@ read, and cannot be made durable: whoever needs them writes them again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,19 +22,23 @@ class Closing(Protocol):
 
     def close(self) -> None: ...
 
-    def __enter__(self) -> Closing: ...
+    def __enter__(self) -> Self: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
 
-class ReadFile(Closing, Protocol):
-    """A file open for reading, perhaps beside the process that writes it."""
+class File(Closing, Protocol):
+    """Either kind of file."""
 
     @property
     def name(self) -> str:
-        """How to name the file to a person."""
+        """What a message calls the file."""
+
+
+class ReadFile(File, Protocol):
+    """A file open for reading, perhaps beside the process that writes it."""
 
     def size(self) -> int:
         """Bytes in the file at this moment."""
@@ -42,15 +46,9 @@ class ReadFile(Closing, Protocol):
     def read(self, offset: int, size: int) -> bytes:
         """`size` bytes from `offset`; fewer only where the file ends. Says nothing about durability."""
 
-    def __enter__(self) -> ReadFile: ...
 
-
-class WriteFile(Closing, Protocol):
+class WriteFile(File, Protocol):
     """A file open for writing, at any offset."""
-
-    @property
-    def name(self) -> str:
-        """How to name the file to a person."""
 
     def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
         """All of the buffers, one behind the other, or `OSError`. Not durable until `sync` returns."""
@@ -67,13 +65,9 @@ class WriteFile(Closing, Protocol):
         The file's name is not: see `Directory.sync`.
         """
 
-    def __enter__(self) -> WriteFile: ...
-
 
 class Lock(Closing, Protocol):
     """The exclusive lock of a directory; gone when closed, or when the process ends."""
-
-    def __enter__(self) -> Lock: ...
 
 
 class Directory(Protocol):
@@ -84,7 +78,7 @@ class Directory(Protocol):
 
     @property
     def path(self) -> str:
-        """How to name the directory to a person."""
+        """What a message calls the directory."""
 
     def names(self) -> list[str]:
         """The names in it now, sorted. A power cut may still take one of them away, or bring one back."""

@@ -109,7 +109,7 @@ class JournalReader:
         return codec.frame(self._window.view(at, codec.PREFIX_SIZE), at, max(0, self.size - at), header)
 
     def body(self, frame: codec.Frame) -> memoryview:
-        """The record's bytes behind its length. Good until the next call."""
+        """The record's bytes behind its length. Valid until the next call."""
         return self._window.view(frame.body, frame.end - frame.body)
 
     def _padding(self, frame: codec.Frame) -> StoredPadding:

@@ -21,10 +21,10 @@ class NoMark:
 LoadedMark = codec.Mark | codec.EmptyMark | NoMark | Torn | Damaged
 
 
-def load(directory: Directory, name: str | None = None) -> LoadedMark:
+def load(directory: Directory, name: str = filenames.LAST_MARK) -> LoadedMark:
     """What the directory's mark says; the caller decides what a missing or damaged one means."""
     try:
-        file = directory.open(name or filenames.last_mark())
+        file = directory.open(name)
     except FileNotFoundError:
         return NoMark()
     with file:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 LENGTH_WORD_SIZE = 4
 LOG_ID_MAX = 0x7FFF_FFFF
+_OFFSET_MAX = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,14 +46,14 @@ class EntryLocation:
     def position(self) -> LogPosition:
         return LogPosition(self.log_id, self.offset - LENGTH_WORD_SIZE)
 
-    @property
-    def packed(self) -> int:
+    def pack(self) -> int:
         """The log id in the upper half of an i64, the offset in the lower: BookKeeper's form."""
+        assert self.offset <= _OFFSET_MAX, "an entry log ends before 4 GiB"
         return self.log_id << 32 | self.offset
 
     @classmethod
     def unpack(cls, packed: int) -> EntryLocation:
-        return cls(packed >> 32, packed & 0xFFFF_FFFF)
+        return cls(packed >> 32, packed & _OFFSET_MAX)
 
     def __str__(self) -> str:
         return f"{self.log_id:x}.log+{self.offset}"

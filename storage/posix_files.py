@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from storage.errors import StoreLocked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from storage.files import Directory, Lock, ReadFile, WriteFile
@@ -92,7 +92,10 @@ class PosixWriteFile(_Descriptor):
             offset = self._write_all(offset, [piece])
 
     def sync(self) -> None:
-        _sync_content(self._descriptor)
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))  # fdatasync itself answers with a ValueError
+        # Content and size; the times of the file are worth no second write.
+        _sync(self._descriptor, _sync_data)
 
 
 class PosixLock(_Descriptor):
@@ -132,9 +135,10 @@ class PosixDirectory:
         (self._path / name).unlink()
 
     def sync(self) -> None:
+        # Names: without it a power cut takes back a create, a rename or a remove.
         descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(descriptor)
+            _sync(descriptor, os.fsync)
         finally:
             os.close(descriptor)
 
@@ -163,14 +167,15 @@ def _behind(batch: list[memoryview], written: int) -> list[memoryview]:
     return []
 
 
-def _sync_content(descriptor: int) -> None:
-    if descriptor < 0:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))  # fdatasync itself answers with a ValueError
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+def _sync(descriptor: int, system_sync: Callable[[int], None]) -> None:
     full_sync = getattr(fcntl, "F_FULLFSYNC", None)
     if full_sync is not None:  # macOS: fsync alone leaves the data in the drive's cache
         fcntl.fcntl(descriptor, full_sync)
     else:
-        os.fdatasync(descriptor)
+        system_sync(descriptor)
 
 
 def _take(descriptor: int, path: str) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from storage.position import JournalPosition, LogPosition
 
 
-class Evidence(enum.Enum):
+class KnownBy(enum.Enum):
     """How a ledger's digest type is known."""
 
     DECLARED = 0
@@ -37,11 +37,12 @@ class LedgerRow:
     change: int
     digest_type: DigestType | None = None
     """`None` where only entries that were never seen could tell."""
-    evidence: Evidence = Evidence.DECLARED
+    known_by: KnownBy = KnownBy.DECLARED
     master_key: bytes | None = None
     """`None`: no record proves it, and ordinary adds are refused."""
     fenced: bool = False
     explicit_lac: bytes | None = None
     """The packet as the client sent it, digest included."""
     last_entry_id: int | None = None
+    """`None`: the ledger has no entry."""
     tombstone: Tombstone | None = None

@@ -26,7 +26,7 @@ class Window:
         self.size = file.size()
 
     def view(self, offset: int, size: int) -> memoryview:
-        """`size` bytes from `offset`, fewer only where the file ends. Good until the next call."""
+        """`size` bytes from `offset`, fewer only where the file ends. Valid until the next call."""
         size = min(size, self.size - offset)
         if size <= 0:
             return memoryview(b"")

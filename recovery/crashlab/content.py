@@ -96,7 +96,7 @@ class Content:
 
     def fail_sync(self, seed: int) -> None:
         """Writes back some of what waits and calls all of it clean: no later sync writes the rest."""
-        choose = Random(seed)  # noqa: S311 - repeatable on purpose
+        choose = Random(seed)
         for index in sorted(self.sectors):
             if choose.random() < 0.5:
                 self._keep(index)
@@ -108,7 +108,7 @@ class Content:
     def _keep(self, index: int) -> None:
         self._platter += [self._zero] * (index + 1 - len(self._platter))
         self._platter[index] = self._cache[index]
-        # Bytes bring their size along: also one that an earlier, failed sync forgot must not hide them.
+        # Bytes bring their size along, even one that an earlier, failed sync forgot.
         self._durable_size = max(self._durable_size, min(self.size, (index + 1) * self.sector_size))
 
     def _mark_clean(self) -> None:
@@ -158,7 +158,7 @@ class Content:
             case Tail(size):
                 return old[:-size] + versions[-1][-size:]
             case Ruined(seed):
-                return Random(seed).randbytes(self.sector_size)  # noqa: S311 - repeatable on purpose
+                return Random(seed).randbytes(self.sector_size)
             case _:
                 return versions[-1]
 

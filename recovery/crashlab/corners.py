@@ -59,8 +59,8 @@ def _names_alone(pending: Pending, data: tuple[Unit, ...]) -> Iterator[Exactly]:
         yield keep(pending, "one directory loses its changes", others)
 
 
-# That one file loses everything is the first of its prefixes.
 def _file_alone(pending: Pending, file: int) -> Iterator[Exactly]:
+    # The opposite, that this file alone loses everything, is the first of its prefixes.
     mine: set[Unit] = {*pending.sectors_by_file.get(file, ())}
     if growth := pending.size_of.get(file):
         mine.add(growth)

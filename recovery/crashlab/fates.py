@@ -9,7 +9,7 @@ each group on a sector of its own survives that, so it is asked for, never assum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -58,14 +58,8 @@ class Tearing(Enum):
 class Exactly:
     """The named units survive as said; `label` is for reports and no part of the value."""
 
-    label: str
+    label: str = field(compare=False)
     kept: frozenset[tuple[Unit, Survival]]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Exactly) and self.kept == other.kept
-
-    def __hash__(self) -> int:
-        return hash(self.kept)
 
     def survivors(self, pending: Pending) -> Survivors:  # noqa: ARG002 - a fate that is already decided
         return dict(self.kept)
@@ -95,7 +89,7 @@ class RandomFate:
     tearing: Tearing = Tearing.HALVES
 
     def survivors(self, pending: Pending) -> Survivors:
-        draw = Random(self.seed)  # noqa: S311 - repeatable on purpose
+        draw = Random(self.seed)
         survivors: Survivors = {}
         for names in pending.names_by_directory.values():
             survivors |= dict.fromkeys(_draw_some(draw, names), _NEWEST)

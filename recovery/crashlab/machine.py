@@ -96,7 +96,7 @@ class Machine:
         if extent != NOTHING:
             act(extent)
             self.trace.append(replace(operation, outcome="stopped"))
-        # From here on also what the program does while it unwinds: a dead process cleans nothing up.
+        # Stopped for what the program does while it unwinds, too: a dead process cleans nothing up.
         self._stopped = f"stopped at operation {operation.number}, {operation.verb} {operation.path}"
         raise Stopped(self._stopped)
 

@@ -71,7 +71,7 @@ class Names:
 
     def fail_sync(self, seed: int) -> None:
         """Writes back some of the changes and calls all of them clean: no later sync writes the rest."""
-        choose = Random(seed)  # noqa: S311 - repeatable on purpose
+        choose = Random(seed)
         self.changes = [change for change in self.changes if choose.random() < 0.5]
         self.sync()
         self._forgot = True

@@ -119,10 +119,8 @@ class LogListing:
         match item:
             case LogEntry():
                 return item.position.offset, item.end
-            case LogMap() | LogFiller():
+            case LogMap() | LogFiller() | Hole():
                 return item.offset, item.end
-            case Hole():
-                return item.start, item.end
             case _:
                 return item.offset, self.reader.size
 
@@ -146,7 +144,7 @@ class LogListing:
             case LogFiller():
                 self.last_item = item.offset
                 return self._row("filler", item.offset, item.end) if self._wanted.fillers else None
-            case Hole(start=start, end=end):
+            case Hole(offset=start, end=end):
                 self.tally.hole(end - start)
                 self._ahead.restart(end)
                 return self._flawed("hole", start, end, Damaged(start, item.flaw))
@@ -189,7 +187,7 @@ class LogListing:
 
     def _row(self, kind: str, start: int, end: int) -> Row:
         is_entry = kind == "entry"
-        location = LogPosition(self.reader.log_id, start).location.packed
+        location = LogPosition(self.reader.log_id, start).location.pack()
         place: Row = {
             "offset": start,
             "location": f"{location:#x}" if is_entry else None,

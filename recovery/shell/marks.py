@@ -65,7 +65,7 @@ def rows(path: Path) -> Iterator[Row]:
 def _mark_names(directory: Path) -> list[str]:
     found = [entry.name for entry in directory.iterdir()]
     return sorted(name for name in found if filenames.parse(name).kind is FileKind.LAST_MARK) or [
-        filenames.last_mark()
+        filenames.LAST_MARK
     ]
 
 

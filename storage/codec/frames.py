@@ -23,17 +23,16 @@ if TYPE_CHECKING:
     from storage.codec.digest import Buffer, Digester
 
 PREFIX = struct.Struct(">iqq")
-ENTRY_SIZE_MIN = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frames:
-    """The entries of a block: `starts[i]` is the first byte of entry i, `ends[i]` the one behind it."""
+    """The entries of a block: `starts[i]` is the first byte of entry i behind its length, `ends[i]` its end."""
 
     starts: Sequence[int]
     ends: Sequence[int]
-    stop: int
-    """The offset at which splitting stopped; everything before it is an entry or padding."""
+    split_to: int
+    """Everything in the block before this offset is an entry or padding."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -42,9 +41,14 @@ class Frames:
 class Kernel(Protocol):
     """The two ways to do it: `frames_plain` and `frames_numpy`."""
 
-    def split_log(self, block: Buffer, start: int) -> Frames: ...
-    def split_journal(self, block: Buffer, start: int) -> Frames: ...
-    def mismatches(self, block: Buffer, frames: Frames, digester: Digester) -> list[int]: ...
+    def split_log(self, block: Buffer, start: int) -> Frames:
+        """As `split_log` below."""
+
+    def split_journal(self, block: Buffer, start: int) -> Frames:
+        """As `split_journal` below."""
+
+    def mismatches(self, block: Buffer, frames: Frames, digester: Digester) -> list[int]:
+        """As `mismatches` below."""
 
 
 @cache

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from crc32c import crc32c
 
-from storage.codec import frames_plain, journal
-from storage.codec.frames import ENTRY_SIZE_MIN, PREFIX, Frames
+from storage.codec import frames_plain
+from storage.codec.entry import HEAD
+from storage.codec.frames import PREFIX, Frames
 from storage.entry import RECORD_SIZE_MAX, DigestType
+from storage.position import LENGTH_WORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,39 +29,36 @@ if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
     Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-_HEAD_SIZE = 32
-_LENGTH_SIZE = 4
+_HEAD_SIZE = HEAD.size
+_LENGTH_SIZE = LENGTH_WORD_SIZE
 _ONES = 0xFFFF_FFFF
 _STRIDE_MISSES_MAX = 2
 _STRIDE_RUN_MIN = 8
 
-_LOG_HEADER = journal.Header(version=4)
-_JOURNAL_HEADER = journal.Header(version=5)
-
 
 def split_log(block: Buffer, start: int) -> Frames:
-    return _split(block, start, _LOG_HEADER)
+    return _split(block, start, frames_plain.nothing_to_skip)
 
 
 def split_journal(block: Buffer, start: int) -> Frames:
-    return _split(block, start, _JOURNAL_HEADER)
+    return _split(block, start, frames_plain.past_padding)
 
 
-def _split(block: Buffer, start: int, header: journal.Header) -> Frames:
+def _split(block: Buffer, start: int, skip: frames_plain.Skip) -> Frames:
     runs: list[Numbers] = []
     at, misses = start, 0
     while misses <= _STRIDE_MISSES_MAX:
-        at = frames_plain.past_padding(block, at, header)
+        at = skip(block, at)
         run = _equal_run(block, at)
         if not len(run):
             break
         misses += len(run) < _STRIDE_RUN_MIN
         runs.append(run)
         at = int(run[-1, 1])
-    rest = frames_plain.split_journal(block, at) if header.pads else frames_plain.split_log(block, at)
+    rest = frames_plain.split(block, at, skip)
     tail = np.array([rest.starts, rest.ends], dtype=np.int64).T
     places = np.concatenate([*runs, tail]) if runs else tail
-    return Frames(_as_sequence(places[:, 0]), _as_sequence(places[:, 1]), rest.stop)
+    return Frames(_as_sequence(places[:, 0]), _as_sequence(places[:, 1]), rest.split_to)
 
 
 def _equal_run(block: Buffer, at: int) -> Numbers:
@@ -69,7 +68,7 @@ def _equal_run(block: Buffer, at: int) -> Numbers:
         return nothing
     size, _, _ = PREFIX.unpack_from(block, at)
     stride = size + _LENGTH_SIZE
-    count = (len(block) - at) // stride if ENTRY_SIZE_MIN <= size <= RECORD_SIZE_MAX else 0
+    count = (len(block) - at) // stride if _HEAD_SIZE <= size <= RECORD_SIZE_MAX else 0
     if count < 1:
         return nothing
 

@@ -37,7 +37,7 @@ def decode_key(key: Buffer) -> int | Damaged:
 
 
 def encode_value(entry_id: int, location: EntryLocation) -> bytes:
-    return _VALUE.pack(entry_id, location.packed)
+    return _VALUE.pack(entry_id, location.pack())
 
 
 def encode_floor(entry_id: int) -> bytes:

@@ -1,6 +1,6 @@
 """One ledger row: a msgpack array with a checksum; the same bytes in `ledgers.rows` and in the index.
 
-    ├ version, ledger, change, digest type, evidence, master key, fenced, explicit LAC,
+    ├ version, ledger, change, digest type, known by, master key, fenced, explicit LAC,
       last entry, tombstone ┼ crc u32 ┤
 
     tombstone   nil │ journal id, offset │ journal id, offset, log id, log offset
@@ -19,7 +19,7 @@ from crc32c import crc32c
 from storage.entry import ID_MAX, DigestType
 from storage.outcome import Damaged, Flaw, wrong_version
 from storage.position import LOG_ID_MAX, JournalPosition, LogPosition
-from storage.row import Evidence, LedgerRow, Tombstone
+from storage.row import KnownBy, LedgerRow, Tombstone
 
 if TYPE_CHECKING:
     from storage.codec.digest import Buffer
@@ -38,7 +38,7 @@ def encode(row: LedgerRow) -> bytes:
             row.ledger_id,
             row.change,
             row.digest_type.value if row.digest_type else None,
-            row.evidence.value,
+            row.known_by.value,
             row.master_key,
             row.fenced,
             row.explicit_lac,
@@ -76,7 +76,7 @@ def decode(data: Buffer) -> LedgerRow | Damaged:
 
 
 def _row(fields: tuple[Any, ...]) -> LedgerRow | Damaged:
-    _, ledger_id, change, digest, evidence, key, fenced, lac, last, tombstone = fields
+    _, ledger_id, change, digest, known_by, key, fenced, lac, last, tombstone = fields
     if type(fenced) is not bool:
         return Damaged(0, Flaw.BAD_FIELD, "fenced is not a yes or no")
     try:
@@ -84,7 +84,7 @@ def _row(fields: tuple[Any, ...]) -> LedgerRow | Damaged:
             ledger_id,
             change,
             None if digest is None else DigestType(digest),
-            Evidence(evidence),
+            KnownBy(known_by),
             key,
             fenced,
             lac,

@@ -9,13 +9,10 @@ agree: otherwise an entry whose ledger id is damaged would pass for the only ent
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
-
-from crc32c import crc32c
 
 from storage.codec import entry as entry_codec
 from storage.codec.digest import DigestCheck, Digester, digester
@@ -35,6 +32,7 @@ LEDGERS_MAX = 100_000
 """The ledgers remembered at once. Of more, those first seen are forgotten, and judged anew if they return."""
 
 _TYPE_OF_WIDTH = {digest_type.width: digest_type for digest_type in DigestType}
+_CRCS = (Digester(DigestType.CRC32C), Digester(DigestType.CRC32))
 _MATCH_VOTES = 4  # a CRC that matches by chance is rarer than any damage to the lengths
 
 
@@ -77,7 +75,8 @@ class DigestSurvey:
     def _count(self, ledger: _Ledger, head: Head, data: Buffer) -> None:
         before = ledger.digest_type
         matching = matching_checksum(data)
-        by_width = _TYPE_OF_WIDTH.get(_digest_width(len(data), head, ledger.last))
+        width = _digest_width(len(data), head, ledger.last)
+        by_width = None if width is None else _TYPE_OF_WIDTH.get(width)
         if matching is not None:
             ledger.votes[matching] += _MATCH_VOTES
         if by_width is not None:
@@ -105,23 +104,19 @@ class DigestSurvey:
 
 def matching_checksum(data: Buffer) -> DigestType | None:
     """The CRC that verifies these bytes as an entry, if one does."""
-    view = memoryview(data)
-    head = view[: entry_codec.HEAD.size]
-    if view[32:36] == crc32c(view[36:], crc32c(head)).to_bytes(4, "big"):
-        return DigestType.CRC32C
-    if len(view) >= 40 and view[32:40] == zlib.crc32(view[40:], zlib.crc32(head)).to_bytes(8, "big"):
-        return DigestType.CRC32
-    return None
+    checks = (crc for crc in _CRCS if entry_codec.check_digest(data, crc) is DigestCheck.OK)
+    found = next(checks, None)
+    return None if found is None else found.digest_type
 
 
-def _digest_width(size: int, head: Head, last: Head | None) -> int:
-    """What is left of the entry without head and payload; -1 where the lengths of neighbours cannot tell."""
+def _digest_width(size: int, head: Head, last: Head | None) -> int | None:
+    """What is left of the entry without head and payload; `None` where neighbours' lengths cannot tell."""
     if head.entry_id == 0:
         payload = head.length
     elif last is not None and last.entry_id == head.entry_id - 1:
         payload = head.length - last.length
     else:
-        return -1
+        return None
     return size - entry_codec.HEAD.size - payload
 
 

@@ -740,7 +740,7 @@ def padding_example(position: int, alignment: int) -> list[str]:
 
 
 def location_example(log_id: int, position: int) -> list[str]:
-    packed = LogPosition(log_id, position).location.packed
+    packed = LogPosition(log_id, position).location.pack()
     return [filenames.entry_log(log_id), str(position), i64(packed).hex()]
 
 

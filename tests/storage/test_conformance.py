@@ -34,11 +34,11 @@ from storage.codec import entrylog as log_codec
 from storage.codec import journal as codec
 from storage.codec.survey import EntryVerifier
 from storage.entry import DigestType
-from storage.entrylog_reader import EntryLogReader, LogEntry
+from storage.entrylog_reader import EntryLogReader, LogEntry, NotSealed
 from storage.entrylog_scan import MapSource
 from storage.journal_reader import JournalReader, StoredRecord
 from storage.journal_scan import Owner
-from storage.outcome import Damaged, EndOfData, Flaw, Torn
+from storage.outcome import Damaged, Flaw, Torn
 from storage.position import EntryLocation
 
 
@@ -239,7 +239,7 @@ def test_e31_a_sealed_log_s_sizes_come_from_its_map() -> None:
 def test_e32_a_log_without_a_version_has_no_map_and_is_scanned(header: bytes) -> None:
     sealed = four_entries().seal().file()
     old = reader(header + sealed[1024:])
-    assert isinstance(old.ledgers_map(), EndOfData)
+    assert isinstance(old.ledgers_map(), NotSealed)
     assert entrylog_scan.metadata(old).sizes == {1: 60, 2: 30, 3: 30}
     assert entrylog_scan.metadata(old).source is MapSource.SCAN
 

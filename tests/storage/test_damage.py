@@ -306,9 +306,9 @@ def test_a_payload_that_contains_a_log_is_one_entry() -> None:
 
 def test_damage_in_the_map_is_told_and_the_log_is_scanned_instead() -> None:
     log = log_of().seal()
-    map_offset = log_codec.decode_header(log.file())
-    assert isinstance(map_offset, log_codec.Header)
-    damaged = reader(change(log.file(), map_offset.map_offset + 20, struct.pack(">i", 9)))
+    header = log_codec.decode_header(log.file())
+    assert isinstance(header, log_codec.Header)
+    damaged = reader(change(log.file(), header.map_offset + 20, struct.pack(">i", 9)))
     assert isinstance(damaged.ledgers_map(), Damaged)
     assert entrylog_scan.metadata(damaged).sizes == log.sizes
 
@@ -346,9 +346,8 @@ def mutated(data: bytes, dice: random.Random) -> bytes:
             case 0:
                 changed[at] ^= 1 << dice.randrange(8)
             case 1:
-                changed[at : at + dice.choice([4, 64, 512])] = bytes(
-                    len(changed[at : at + dice.choice([4, 64, 512])])
-                )
+                end = min(at + dice.choice([4, 64, 512]), len(changed))
+                changed[at:end] = bytes(end - at)
             case 2:
                 size = dice.randrange(1, 200)
                 changed[at : at + size] = dice.randbytes(len(changed[at : at + size]))
@@ -381,11 +380,7 @@ def read_everything(data: bytes) -> None:
     for item in items(data):
         if isinstance(item, EndOfData | Torn | Damaged):
             break
-        start = (
-            item.position.offset
-            if isinstance(item, LogEntry)
-            else getattr(item, "offset", getattr(item, "start", 0))
-        )
+        start = item.position.offset if isinstance(item, LogEntry) else item.offset
         assert start == walked or (isinstance(item, LogEntry) and start == walked - 4)
         walked = item.end
     entrylog_scan.metadata(reader(data))

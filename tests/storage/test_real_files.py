@@ -14,6 +14,7 @@ from storage.codec import entry as entry_codec
 from storage.codec import entrylog as log_codec
 from storage.codec import journal as journal_codec
 from storage.codec import mark as mark_codec
+from storage.codec.cookie import Cookie
 from storage.codec.digest import DigestCheck, master_key
 from storage.codec.survey import EntryVerifier
 from storage.cookie import load as load_cookie
@@ -244,9 +245,10 @@ def test_last_marks_and_cookies_say_what_the_manifest_says(name: str) -> None:
     expected = fixtures.manifest(name)["last_mark"]["bookie/ledgers/current/lastMark"]
     assert mark == mark_codec.Mark(JournalPosition(expected["journal_id"], expected["offset"]))
     cookie = load_cookie(ledgers)
+    assert isinstance(cookie, Cookie)
     assert cookie == load_cookie(PosixDirectory(fixtures.bookie(name) / "bookie/journal/current"))
-    assert (cookie.bookie_host, cookie.instance_id) == ("127.0.0.1:3181", "bk-real")  # type: ignore[union-attr]
-    assert cookie.ledger_directories == (f"/data/{name}/bookie/ledgers",)  # type: ignore[union-attr]
+    assert (cookie.bookie_host, cookie.instance_id) == ("127.0.0.1:3181", "bk-real")
+    assert cookie.ledger_directories == (f"/data/{name}/bookie/ledgers",)
 
 
 def test_all_four_digest_types_are_recognised() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from little_store import LittleStore, StoreFailed
+from little_store import LittleStore, StoreFailed, Unsound
 
 from recovery.crashlab import LoseAll, RandomFate, SimulatedDisk, Stopped, Verb
 
@@ -134,7 +134,7 @@ def recover_twice(store_class: type[LittleStore], disk: SimulatedDisk) -> Record
         once = recover(store_class, disk)
         disk.power_cut(LoseAll())
         twice = recover(store_class, disk)
-    except Exception as error:  # whatever an opening raises is a result
+    except (OSError, StoreFailed, Unsound) as error:
         return f"refused: {error!r}"
     return once if once == twice else "a second recovery finds something else"
 

@@ -60,14 +60,21 @@ def entries(found: list[entrylog_scan.LogItem]) -> list[tuple[int, int]]:
 
 
 def holes(found: list[entrylog_scan.LogItem]) -> list[tuple[int, int]]:
-    return [(item.start, item.end) for item in found if isinstance(item, entrylog_scan.Hole)]
+    return [(item.offset, item.end) for item in found if isinstance(item, entrylog_scan.Hole)]
 
 
 def direct_log() -> bytes:
-    """A log as the direct-I/O writer makes it: a filler behind the header, 0xF0 behind each flush."""
+    """A log as the direct-I/O writer makes it: a filler behind the header, 0xF0 behind each flush, sealed."""
     data = bytearray(codec.encode_header()) + struct.pack(">iq", 3068, -1)
     data = bytearray(data.ljust(4096, b"\0"))
     for number in range(3):
-        data += codec.encode_record(entry_bytes(1, number))
-        data += bytes([0xF0] * (-len(data) % 4096))
+        data = _flushed(data + codec.encode_record(entry_bytes(1, number)))
+    fields = codec.encode_map_fields(len(data), 1)
+    data[codec.MAP_FIELDS_OFFSET : codec.MAP_FIELDS_OFFSET + len(fields)] = fields
+    size = sum(4 + len(entry_bytes(1, number)) for number in range(3))
+    data = _flushed(data + b"".join(codec.encode_ledgers_map({1: size})))
     return bytes(data).ljust(65536, b"\0")
+
+
+def _flushed(data: bytearray) -> bytearray:
+    return data + bytes([0xF0] * (-len(data) % 4096))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,7 +33,7 @@ def block(sizes: list[int], digest: Digester, seed: int = 1) -> bytes:
 
 
 def answer(found: Frames) -> tuple[list[int], list[int], int]:
-    return list(found.starts), list(found.ends), found.stop
+    return list(found.starts), list(found.ends), found.split_to
 
 
 SIZES = st.lists(st.integers(0, 300), max_size=30) | st.integers(0, 300).flatmap(
@@ -65,7 +64,7 @@ def test_a_sound_block_splits_whole_and_every_damaged_entry_is_named(
     digest = digester(kind)
     data = block(sizes, digest)
     found = kernel.split_log(data, 0)
-    assert found.stop == len(data)
+    assert found.split_to == len(data)
     assert len(found) == len(sizes)
     assert kernel.mismatches(data, found, digest) == []
     for index, (start, end) in enumerate(zip(found.starts, found.ends, strict=True)):
@@ -120,7 +119,7 @@ def test_a_journal_s_block_is_split_over_its_padding(
     found = kernel.split_journal(data, 512)
     assert [data[start - 4 : end] for start, end in zip(found.starts, found.ends, strict=True)] == written
     assert kernel.mismatches(data, found, digest) == []
-    assert any(start - 4 != end for end, start in pairwise([0, *found.ends, *found.starts]))
+    assert any(start - 4 != end for end, start in zip(found.ends, found.starts[1:], strict=False))
     assert kernel.mismatches(flip(data, int(found.starts[17]) + 38), found, digest) == [17]
 
 
@@ -134,23 +133,23 @@ def test_splitting_stops_at_what_is_no_entry(kernel: Kernel, what: bytes) -> Non
     data = block([50] * 20, digester(DigestType.CRC32C))
     place = 90 * 12
     found = kernel.split_log(change(data, place, what), 0)
-    assert (len(found), found.stop) == (12, place)
+    assert (len(found), found.split_to) == (12, place)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_splitting_stops_at_special_records_and_the_ledgers_map(kernel: Kernel) -> None:
     data = block([50] * 3, digester(DigestType.CRC32C))
     for special in (journal_codec.encode_fence(1), journal_codec.encode_ledger_key(1, b"k" * 20)):
-        assert kernel.split_journal(data + special + data, 0).stop == len(data)
+        assert kernel.split_journal(data + special + data, 0).split_to == len(data)
     meta = journal_codec.encode_record(b"\xff" * 15 + b"\xfe" + bytes(30))
-    assert kernel.split_log(data + meta + data, 0).stop == len(data)
+    assert kernel.split_log(data + meta + data, 0).split_to == len(data)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_an_entry_cut_off_by_the_block_s_end_waits_for_the_next_block(kernel: Kernel) -> None:
     data = block([50, 60], digester(DigestType.CRC32C))
     for size in range(90, len(data)):
-        assert kernel.split_log(data[:size], 0).stop == 90
+        assert kernel.split_log(data[:size], 0).split_to == 90
 
 
 def test_the_public_functions_use_numpy_when_it_is_there() -> None:

@@ -14,7 +14,7 @@ from storage.codec import rows as codec
 from storage.entry import DigestType
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
 from storage.position import JournalPosition, LogPosition
-from storage.row import Evidence, LedgerRow, Tombstone
+from storage.row import KnownBy, LedgerRow, Tombstone
 
 IDS = st.integers(0, 2**63 - 1)
 ROWS = st.builds(
@@ -22,7 +22,7 @@ ROWS = st.builds(
     ledger_id=IDS,
     change=IDS,
     digest_type=st.none() | st.sampled_from(DigestType),
-    evidence=st.sampled_from(Evidence),
+    known_by=st.sampled_from(KnownBy),
     master_key=st.none() | st.binary(max_size=40),
     fenced=st.booleans(),
     explicit_lac=st.none() | st.binary(max_size=40),
@@ -38,7 +38,7 @@ ROW = LedgerRow(
     42,
     7,
     DigestType.MAC,
-    Evidence.INFERRED,
+    KnownBy.INFERRED,
     b"key",
     True,
     b"lac",
@@ -70,7 +70,7 @@ GOOD = [1, 42, 7, 3, 0, b"key", False, None, 9, None]
 
 def test_the_array_that_a_row_is() -> None:
     assert row_codec.decode(signed(GOOD)) == LedgerRow(
-        42, 7, DigestType.CRC32C, Evidence.DECLARED, b"key", False, None, 9, None
+        42, 7, DigestType.CRC32C, KnownBy.DECLARED, b"key", False, None, 9, None
     )
 
 
