@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recovery.decision import Behind, Decision, Facts, Following, Place, Reach, Rule, State, decide
+from recovery.decision import Behind, Claim, Decision, Facts, Following, Place, Reach, Rule, State, decide
 from storage.codec.journal import HEADER_SIZE_MAX
 from storage.journal_scan import JournalScan, Owner
 from storage.outcome import Damaged, Flaw, Torn
@@ -61,7 +61,7 @@ class Verdict:
     @property
     def refused(self) -> tuple[Standing, ...]:
         """The journals that forbid going on."""
-        return tuple(one for one in self.standings if one.decision in (Decision.ROT, Decision.NEWER))
+        return tuple(one for one in self.standings if one.decision in (Decision.ROT, Decision.UNREADABLE))
 
     @property
     def is_refused(self) -> bool:
@@ -74,6 +74,7 @@ class _Chain:
     """The journals that the first seals name, newest first, each with its exact end; the newest has none."""
 
     mark: JournalPosition
+    required: frozenset[int]
     ends: dict[int, int | None]
     missing: tuple[Required, ...]
 
@@ -91,7 +92,19 @@ class _Chain:
         """Up to where the journal must be sound: where it is named, else what its own seals claim."""
         named = self.ends.get(scan.journal_id)
         claimed = _own_claim(scan) if named is None else named
+        if scan.journal_id in self.required:
+            claimed = max(claimed, 1)  # it was named when its header was durable: it cannot be empty
         return max(claimed, self.mark.offset) if scan.journal_id == self.mark.journal_id else claimed
+
+    def claim(self, scan: JournalScan) -> Claim:
+        """Whether the journal says more than the chain allows."""
+        if self.place(scan.journal_id) in (Place.SKIPPED, Place.MARKED):
+            denied = _own_claim(scan) > scan.start or (scan.owner is Owner.BOOKIE and scan.record_count > 0)
+        else:
+            first = scan.first_seal
+            names_none_before = first is not None and first.durable_up_to.journal_id >= scan.journal_id
+            denied = names_none_before and scan.journal_id > self.mark.journal_id
+        return Claim.CONTRADICTED if denied else Claim.CONSISTENT
 
 
 def judge(mark: JournalPosition, scans: Scans, required: Iterable[Required] = ()) -> Verdict:
@@ -102,28 +115,30 @@ def judge(mark: JournalPosition, scans: Scans, required: Iterable[Required] = ()
     counted = {
         journal_id: scan for journal_id, scan in sorted(scans.items()) if journal_id >= mark.journal_id
     }
-    chain = _walk(mark, counted)
-    standings = tuple(_stand(scan, chain, _following(scan, counted)) for scan in counted.values())
     marked = [Required(mark.journal_id, "the mark")] if mark.journal_id > 0 else []
-    absent = [one for one in (*marked, *required) if one.journal_id not in scans]
+    required = [*marked, *required]
+    chain = _walk(mark, counted, frozenset(one.journal_id for one in required))
+    standings = tuple(_stand(scan, chain, _following(scan, counted)) for scan in counted.values())
+    absent = [one for one in required if one.journal_id not in scans]
     missing = (*chain.missing, *(one for one in absent if one.journal_id >= mark.journal_id))
     claims = [scan.durable_up_to for scan in counted.values() if scan.durable_up_to is not None]
     return Verdict(standings, missing, max([mark, *claims]))
 
 
-def _walk(mark: JournalPosition, scans: Scans) -> _Chain:
+def _walk(mark: JournalPosition, scans: Scans, required: frozenset[int]) -> _Chain:
     """Back along the first seals, from the newest sealed journal to the mark."""
     sealed = [journal_id for journal_id, scan in scans.items() if scan.durable_up_to is not None]
     if not sealed:
-        return _Chain(mark, {}, ())
+        return _Chain(mark, required, {}, ())
     at = max(sealed)
     ends: dict[int, int | None] = {at: None}
     while (named := _named_by(scans[at])) is not None and named > mark:
         if named.journal_id not in scans:
-            return _Chain(mark, ends, (Required(named.journal_id, f"the first seal of {at:x}.txn"),))
+            missing = Required(named.journal_id, f"the first seal of {at:x}.txn")
+            return _Chain(mark, required, ends, (missing,))
         at = named.journal_id
         ends[at] = named.offset
-    return _Chain(mark, ends, ())
+    return _Chain(mark, required, ends, ())
 
 
 def _named_by(scan: JournalScan) -> JournalPosition | None:
@@ -144,7 +159,12 @@ def _own_claim(scan: JournalScan) -> int:
 
 def _following(scan: JournalScan, scans: Scans) -> Following:
     later = (other for other in scans.values() if other.journal_id > scan.journal_id)
-    return Following.SOME if any(other.owner is not Owner.NOBODY for other in later) else Following.NONE
+    return Following.SOME if any(map(_has_content, later)) else Following.NONE
+
+
+def _has_content(scan: JournalScan) -> bool:
+    """Whether anything in the journal was ever durable: a journal of ours without seals is a name only."""
+    return scan.owner in (Owner.BOOKIE, Owner.UNKNOWN) or scan.durable_up_to is not None
 
 
 def _stand(scan: JournalScan, chain: _Chain, following: Following) -> Standing:
@@ -153,6 +173,7 @@ def _stand(scan: JournalScan, chain: _Chain, following: Following) -> Standing:
         place,
         _owner(scan),
         _state(scan),
+        chain.claim(scan),
         Reach.COVERS if scan.end >= must_reach else Reach.SHORT,
         Behind.NOTHING if scan.proof_offset is None else Behind.PROOF,
         following,
@@ -163,8 +184,8 @@ def _stand(scan: JournalScan, chain: _Chain, following: Following) -> Standing:
 
 def _state(scan: JournalScan) -> State:
     flaws = {found.flaw for found in (scan.header, scan.stop) if isinstance(found, Torn | Damaged)}
-    if Flaw.FUTURE_VERSION in flaws:
-        return State.NEWER
+    if flaws & {Flaw.FUTURE_VERSION, Flaw.DIGEST_UNKNOWN}:
+        return State.UNREADABLE
     return State.SOUND if scan.is_sound else State.BROKEN
 
 

@@ -1,8 +1,9 @@
 """Torn tail, void, or rot: the decision for one journal, as a table.
 
-Five facts decide. Where the journal stands in the chain of seals; who wrote it; whether it is sound up to its
-end; whether that end reaches what is vouched for; and whether anything behind the end proves that more was
-written. The first rule that fits is the answer; every combination is walked by a test.
+The facts that decide: where the journal stands in the chain of seals, and whether it agrees with it; who
+wrote it; whether it is sound up to its end; whether that end reaches what is vouched for; whether anything
+behind the end proves that more was written; and whether it is the last. The first rule that fits is the
+answer; every combination is walked by a test.
 
 The same table serves opening, `verify`, salvage and the audit. Two sentences carry it: what a later seal
 vouches for and is not there, is rot; what nobody vouches for is a torn tail, unless something behind it
@@ -30,7 +31,7 @@ class Place(enum.Enum):
 class State(enum.Enum):
     """What the journal is like from its start to the end of the file."""
 
-    NEWER = "written by a newer version of the format"
+    UNREADABLE = "written by a newer version, or with a digest that nothing tells"
     SOUND = "only zeros behind its end"
     BROKEN = "something else behind its end"
 
@@ -40,6 +41,13 @@ class Reach(enum.Enum):
 
     COVERS = "its end reaches what is vouched for"
     SHORT = "its end lies before what is vouched for"
+
+
+class Claim(enum.Enum):
+    """Whether the journal agrees with the chain that names it or passes it over."""
+
+    CONSISTENT = "it claims nothing that the chain denies"
+    CONTRADICTED = "its seals or its records say more than the chain that passes it over"
 
 
 class Behind(enum.Enum):
@@ -64,7 +72,7 @@ class Decision(enum.Enum):
     KEEP = "nothing in it is vouched for; of its first group what frames and verifies is kept"
     VOID = "nothing in it counts: what was kept of it stands in the next journal's first group"
     ROT = "acknowledged bytes are damaged or gone: refuse"
-    NEWER = "nothing is wrong with it, and we cannot read it: refuse"
+    UNREADABLE = "nothing is known to be wrong with it, and we cannot read it: refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,7 @@ class Facts:
     place: Place
     owner: Owner
     state: State
+    claim: Claim
     reach: Reach
     behind: Behind
     following: Following
@@ -88,6 +97,7 @@ class Rule:
     places: frozenset[Place] = frozenset(Place)
     owners: frozenset[Owner] = frozenset(Owner)
     states: frozenset[State] = frozenset(State)
+    claims: frozenset[Claim] = frozenset(Claim)
     reaches: frozenset[Reach] = frozenset(Reach)
     behinds: frozenset[Behind] = frozenset(Behind)
     followings: frozenset[Following] = frozenset(Following)
@@ -97,6 +107,7 @@ class Rule:
             facts.place in self.places
             and facts.owner in self.owners
             and facts.state in self.states
+            and facts.claim in self.claims
             and facts.reach in self.reaches
             and facts.behind in self.behinds
             and facts.following in self.followings
@@ -110,20 +121,19 @@ _BROKEN = frozenset({State.BROKEN})
 
 TABLE = (
     Rule(
-        Decision.NEWER,
-        "what a newer version has written is not torn, not void and not rot",
-        states=frozenset({State.NEWER}),
+        Decision.UNREADABLE,
+        "what cannot be read is not torn, not void and not rot",
+        states=frozenset({State.UNREADABLE}),
+    ),
+    Rule(
+        Decision.ROT,
+        "a first seal names everything that was durable before it: these journals are not of one history",
+        claims=frozenset({Claim.CONTRADICTED}),
     ),
     Rule(
         Decision.VOID,
         "a later first seal goes back to the mark only: what follows here was carried over, or never counted",
         places=frozenset({Place.MARKED}),
-    ),
-    Rule(
-        Decision.ROT,
-        "a bookie's journal among ours: the mark is moved behind such a journal before a seal passes it over",
-        places=frozenset({Place.SKIPPED}),
-        owners=_BOOKIE,
     ),
     Rule(
         Decision.VOID,

@@ -76,7 +76,7 @@ class EntryLogReader:
     def frame_at(self, offset: int) -> codec.Frame | codec.DirectPadding | Stop:
         """What begins at the offset, which must be a record's place."""
         remaining = max(0, self.size - offset)
-        return codec.frame(self.window.view(offset, codec.PREFIX_SIZE), offset, remaining)
+        return codec.frame(self.window.peek(offset, codec.PREFIX_SIZE), offset, remaining)
 
     def body(self, frame: codec.Frame) -> memoryview:
         """The record's bytes behind its size. Valid until the next call."""
@@ -101,6 +101,8 @@ class EntryLogReader:
         sizes = self._read_map(self.header.map_offset)
         if isinstance(sizes, Damaged):
             return sizes
+        if sum(sizes.values()) > self.header.map_offset - codec.HEADER_SIZE:
+            return Damaged(codec.MAP_FIELDS_OFFSET, Flaw.BAD_MAP, "more bytes than stand before the map")
         if not sizes or len(sizes) != self.header.ledger_count:
             detail = f"{len(sizes)} ledgers, {self.header.ledger_count} in the header"
             return Damaged(codec.MAP_FIELDS_OFFSET, Flaw.BAD_MAP, detail)

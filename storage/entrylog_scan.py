@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from storage.codec import entrylog as codec
 from storage.codec.digest import DigestCheck
-from storage.codec.entry import IDS
+from storage.codec.entry import HEAD, IDS, decode_head
 from storage.entry import RECORD_SIZE_MAX
 from storage.entrylog_reader import LogEntry, LogMap
 from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
@@ -31,6 +31,10 @@ _CHAIN_MAX = 16
 
 _CHAIN_MIN = 3
 """So many records in a row must be framed before one that no digest can prove is believed."""
+
+_DIRECT_FILL = bytes([codec.DIRECT_FILL])
+_SMALL = 8 << 10
+"""Up to this size a checksum costs less than looking at what follows."""
 
 _CUT = (Flaw.LENGTH_CUT, Flaw.BODY_CUT)
 
@@ -115,6 +119,8 @@ def _items_at(reader: EntryLogReader, at: int) -> Sequence[Found] | Stop:
             return [entry] if entry.check is DigestCheck.OK else _second_look(reader, entry)
         case codec.Frame(kind=codec.FrameKind.MAP):
             return [reader.map_record(frame)]
+        case codec.Frame() if not _is_filling(reader, frame):
+            return _behind_damage(reader, at, Flaw.NOT_ZERO)
         case codec.Frame() | codec.DirectPadding():
             return [LogFiller(at, frame.end)]
         case EndOfData():
@@ -127,7 +133,7 @@ def _items_at(reader: EntryLogReader, at: int) -> Sequence[Found] | Stop:
 def _behind_damage(reader: EntryLogReader, at: int, flaw: Flaw) -> Sequence[Found] | Stop:
     """What is known of the bytes from a place without framing to the next sound record."""
     resumed = _next_sound(reader, at, reader.size)
-    rescued = _rescue(reader, at, resumed)
+    rescued = _rescue(reader, at, reader.size if resumed is None else resumed)
     if rescued is not None:
         return [Hole(at, at + LENGTH_WORD_SIZE, flaw), rescued]
     if resumed is not None:
@@ -143,13 +149,12 @@ def _second_look(reader: EntryLogReader, entry: LogEntry) -> Sequence[Found]:
     at = entry.position.offset
     # Where the framing holds, only a record *inside* could show that the size has grown over it.
     framed = _goes_on_at(reader, entry.end)
-    resumed = _next_sound(reader, at, entry.end if framed else reader.size)
-    if framed and resumed is None:
-        return [entry]
-    rescued = _rescue(reader, at, resumed)
+    limit = entry.end if framed else reader.size
+    resumed = _next_sound(reader, at, limit)
+    rescued = _rescue(reader, at, limit if resumed is None else resumed)
     if rescued is not None:
         return [Hole(at, at + LENGTH_WORD_SIZE, Flaw.DIGEST), rescued]
-    if resumed is not None and resumed < entry.end and not (framed and known):
+    if resumed is not None and resumed < entry.end and not framed:
         return [Hole(at, resumed, Flaw.DIGEST)]
     return [entry]
 
@@ -159,21 +164,26 @@ def _next_sound(reader: EntryLogReader, at: int, limit: int) -> int | None:
     return find_record(reader.window, at + 1, lambda place: _is_sound(reader, place, limit), limit)
 
 
-def _rescue(reader: EntryLogReader, at: int, resumed: int | None) -> LogEntry | None:
+def _rescue(reader: EntryLogReader, at: int, end: int) -> LogEntry | None:
     """The entry between a damaged size and what follows, if its digest proves it whole."""
-    body, end = at + LENGTH_WORD_SIZE, reader.size if resumed is None else resumed
+    body = at + LENGTH_WORD_SIZE
     if not IDS.size <= end - body <= RECORD_SIZE_MAX:
         return None
     data = bytes(reader.window.view(body, end - body))
-    if not reader.verifier.proves(data):
-        return None
-    return LogEntry(LogPosition(reader.log_id, at), end, data, DigestCheck.OK)
+    # What follows may begin with zeros, or with a direct-I/O writer's padding.
+    for candidate in (data, data.rstrip(b"\0"), data.rstrip(_DIRECT_FILL)):
+        if reader.verifier.proves(candidate):
+            position = LogPosition(reader.log_id, at)
+            return LogEntry(position, body + len(candidate), candidate, DigestCheck.OK)
+    return None
 
 
 def _is_sound(reader: EntryLogReader, place: int, limit: int) -> bool:
     """Whether a record begins there, and ends before the limit, that its digest, map or filling proves."""
     frame = reader.frame_at(place)
     if not isinstance(frame, codec.Frame) or frame.end > limit:
+        return False
+    if frame.end - frame.body > _SMALL and not _begins_something(reader, frame.end):
         return False
     body = reader.body(frame)
     match frame.kind:
@@ -182,7 +192,12 @@ def _is_sound(reader: EntryLogReader, place: int, limit: int) -> bool:
         case codec.FrameKind.MAP:
             return not isinstance(codec.decode_map_batch(body), Damaged)
         case codec.FrameKind.FILLER:
-            return not any(body[IDS.size :])
+            return _is_filling(reader, frame)
+
+
+def _is_filling(reader: EntryLogReader, frame: codec.Frame) -> bool:
+    """Whether nothing but zeros fills it: a size that grew has swallowed records."""
+    return not any(reader.body(frame)[IDS.size :])
 
 
 def _is_framed(reader: EntryLogReader, frame: codec.Frame) -> bool:
@@ -202,6 +217,14 @@ def _is_framed(reader: EntryLogReader, frame: codec.Frame) -> bool:
             case _:
                 return False
     return True
+
+
+def _begins_something(reader: EntryLogReader, offset: int) -> bool:
+    frame = reader.frame_at(offset)
+    if isinstance(frame, codec.Frame) and frame.kind is codec.FrameKind.ENTRY:
+        head = decode_head(reader.window.peek(frame.body, HEAD.size))
+        return not isinstance(head, Damaged) and head.last_add_confirmed < head.entry_id
+    return not isinstance(frame, Torn | Damaged)
 
 
 def _goes_on_at(reader: EntryLogReader, place: int) -> bool:

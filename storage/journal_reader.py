@@ -11,14 +11,12 @@ from storage.codec import journal as codec
 from storage.codec import seal as seal_codec
 from storage.codec.survey import matching_checksum
 from storage.outcome import Damaged, EndOfData, Flaw, Stop
-from storage.resync import find_record
 from storage.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.codec.seal import NoSeal, Seal, StoredSeal
-    from storage.codec.survey import EntryVerifier
+    from storage.codec.seal import NoSeal, StoredSeal
     from storage.files import ReadFile
 
 _LONG_HEADER = codec.Header(codec.VERSION_MAX)
@@ -49,21 +47,26 @@ class JournalReader:
 
     def __init__(self, file: ReadFile, journal_id: int) -> None:
         self.journal_id = journal_id
-        self._window = Window(file)
-        self.size = self._window.size
+        self.window = Window(file)
+        self.size = self.window.size
         self.header = self._read_header()
 
     def _read_header(self) -> codec.Header | codec.Void | Damaged:
-        header = codec.decode_header(self._window.view(0, codec.HEADER_SIZE_MAX))
+        header = codec.decode_header(self.window.view(0, codec.HEADER_SIZE_MAX))
         match header:
             case Damaged(flaw=Flaw.BAD_MAGIC) if self._begins_with_an_entry():
                 return codec.VERSION_1
-            case codec.Void() if (
-                self._window.first_nonzero(0) is not None and self.size >= codec.HEADER_SIZE_MAX
-            ):
-                # A header is synced before its file gets a name; zeros in front of data are damage.
+            # A header is synced before its file gets a name, so zeros in front of data are damage.
+            case codec.Void() if self._is_zero_before_data(0):
                 return Damaged(0, Flaw.BAD_MAGIC, "zeros in front of data")
+            # A long header whose version is damaged, not a short one: its records would begin at once.
+            case codec.Header(version=2 | 3 | 4) if self._is_zero_before_data(header.size):
+                return Damaged(4, Flaw.BAD_VERSION, "zeros in front of data")
         return header
+
+    def _is_zero_before_data(self, start: int) -> bool:
+        first = self.window.first_nonzero(start)
+        return first is not None and first >= codec.HEADER_SIZE_MAX
 
     def _begins_with_an_entry(self) -> bool:
         """A journal from before headers proves itself by its first record: its digest must match."""
@@ -91,8 +94,10 @@ class JournalReader:
         at = max(start, self.records_start)
         while True:
             frame = self.frame_at(at)
+            if isinstance(frame, EndOfData):
+                frame = self._at_the_end(frame)
             if not isinstance(frame, codec.Frame):
-                yield self._at_the_end(frame)
+                yield frame
                 return
             if frame.kind is codec.FrameKind.RECORD:
                 record = codec.decode_record(self.body(frame), self.framing.version)
@@ -106,24 +111,29 @@ class JournalReader:
         return self._frame(offset, self.framing)
 
     def _frame(self, at: int, header: codec.Header) -> codec.Frame | Stop:
-        return codec.frame(self._window.view(at, codec.PREFIX_SIZE), at, max(0, self.size - at), header)
+        return codec.frame(self.window.peek(at, codec.PREFIX_SIZE), at, max(0, self.size - at), header)
 
     def body(self, frame: codec.Frame) -> memoryview:
         """The record's bytes behind its length. Valid until the next call."""
-        return self._window.view(frame.body, frame.end - frame.body)
+        return self.window.view(frame.body, frame.end - frame.body)
 
     def _padding(self, frame: codec.Frame) -> StoredPadding:
         length = frame.end - frame.body
-        tail = self._window.view(frame.end - min(length, seal_codec.SIZE), min(length, seal_codec.SIZE))
+        tail = self.window.view(frame.end - min(length, seal_codec.SIZE), min(length, seal_codec.SIZE))
         seal = seal_codec.decode(tail)
         return StoredPadding(frame.offset, frame.end, seal, bytes(tail) == seal_codec.ATOMIC_MARK)
 
-    def _at_the_end(self, stop: Stop) -> Stop:
+    def _at_the_end(self, end: EndOfData) -> codec.Frame | Stop:
         """Zeros are only the end of the data when nothing else follows them."""
-        if not isinstance(stop, EndOfData):
-            return stop
-        nonzero = self._window.first_nonzero(stop.offset)
-        return stop if nonzero is None else Damaged(stop.offset, Flaw.NOT_ZERO, f"first at {nonzero}")
+        nonzero = self.window.first_nonzero(end.offset)
+        if nonzero is None:
+            return end
+        # A live writer may have written here since the zeros were read: then there is a record by now.
+        self.window.refresh()
+        again = self.frame_at(end.offset)
+        if not isinstance(again, EndOfData):
+            return again
+        return Damaged(end.offset, Flaw.NOT_ZERO, f"first at {nonzero}")
 
     def seal_flaw(self, stored: StoredSeal, end: int) -> Flaw | None:
         """Why the seal that ends at `end` is not this file's or does not fit its group; `None` if it does."""
@@ -133,13 +143,16 @@ class JournalReader:
         if not self.records_start <= seal.group_start <= end - seal_codec.SIZE:
             return Flaw.OTHER_PLACE
         checksum = 0
-        for _, piece in self._window.pieces(seal.group_start, end - seal_codec.CHECKSUM_SIZE):
+        for _, piece in self.window.pieces(seal.group_start, end - seal_codec.CHECKSUM_SIZE):
             checksum = crc32c(piece, checksum)
         return stored.flaw if checksum == stored.checksum else Flaw.CHECKSUM
 
-    def seals_behind(self, start: int) -> Iterator[Seal]:
-        """The valid seals behind `start`, wherever an aligned group could end."""
-        for offset, piece in self._window.pieces(start - start % _SECTOR, self.size):
+    def seals_behind(self, start: int) -> Iterator[StoredSeal]:
+        """The seals behind `start` whose checksums hold, those of a newer version included.
+
+        They are looked for wherever an aligned group could end.
+        """
+        for offset, piece in self.window.pieces(start - start % _SECTOR, self.size):
             block = bytes(piece)  # a copy: checking a seal moves the window
             at = block.find(seal_codec.MAGIC)
             while at >= 0:
@@ -148,23 +161,10 @@ class JournalReader:
                     yield seal
                 at = block.find(seal_codec.MAGIC, at + 1)
 
-    def _seal_at(self, offset: int) -> Seal | None:
+    def _seal_at(self, offset: int) -> StoredSeal | None:
         # A seal ends its sector, so that none lies across two pieces.
         end = offset + seal_codec.SIZE
-        stored = seal_codec.decode(self._window.view(offset, seal_codec.SIZE)) if end % _SECTOR == 0 else None
-        if isinstance(stored, seal_codec.StoredSeal) and self.seal_flaw(stored, end) is None:
-            return stored.seal
-        return None
-
-    def _is_good_entry(self, place: int, verifier: EntryVerifier) -> bool:
-        """Whether a record begins there whose digest proves it."""
-        frame = self.frame_at(place)
-        if not isinstance(frame, codec.Frame) or frame.kind is not codec.FrameKind.RECORD:
-            return False
-        return verifier.proves(self.body(frame))
-
-    def entry_behind(self, offset: int, verifier: EntryVerifier) -> int | None:
-        """The first place behind `offset` where an entry with a good digest stands."""
-        return find_record(
-            self._window, offset + 1, lambda place: self._is_good_entry(place, verifier), self.size
-        )
+        stored = seal_codec.decode(self.window.peek(offset, seal_codec.SIZE)) if end % _SECTOR == 0 else None
+        if not isinstance(stored, seal_codec.StoredSeal):
+            return None
+        return stored if self.seal_flaw(stored, end) in (None, Flaw.FUTURE_VERSION) else None

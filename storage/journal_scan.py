@@ -14,11 +14,13 @@ from storage.codec import journal as codec
 from storage.codec.digest import DigestCheck
 from storage.codec.seal import NoSeal
 from storage.journal_groups import Group, groups
+from storage.journal_proof import has_swallowed, proof_behind
 from storage.journal_reader import StoredPadding, StoredRecord
 from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
+from storage.position import LENGTH_WORD_SIZE
 
 if TYPE_CHECKING:
-    from storage.codec.seal import Seal
+    from storage.codec.seal import Seal, StoredSeal
     from storage.codec.survey import EntryVerifier
     from storage.journal_reader import JournalReader
     from storage.position import JournalPosition
@@ -92,11 +94,12 @@ def _scan_groups(reader: JournalReader, verifier: EntryVerifier, start: int) -> 
         if isinstance(group, Group):
             found = _with_group(found, group)
         elif isinstance(group, EndOfData):
-            return replace(found, stop=group)
+            # Behind the header's padding no group may have begun: its place is reached all the same.
+            return replace(found, stop=group, end=max(found.end, min(group.offset, reader.size)))
         else:
             found = replace(found, stop=group, kept=_keep(reader, verifier, found.end))
-    for seal in reader.seals_behind(found.end):
-        found = _with_seal_behind(found, seal)
+    for stored in reader.seals_behind(found.end):
+        found = _with_seal_behind(found, stored)
     return found
 
 
@@ -111,7 +114,10 @@ def _with_group(found: JournalScan, group: Group) -> JournalScan:
     )
 
 
-def _with_seal_behind(found: JournalScan, seal: Seal) -> JournalScan:
+def _with_seal_behind(found: JournalScan, stored: StoredSeal) -> JournalScan:
+    seal = stored.seal
+    if stored.flaw is not None:
+        return replace(found, stop=Damaged(seal.group_start, stored.flaw), proof_offset=seal.group_start)
     return replace(
         found,
         proof_offset=seal.group_start if found.proof_offset is None else found.proof_offset,
@@ -153,6 +159,8 @@ def _scan_records(reader: JournalReader, verifier: EntryVerifier, start: int) ->
     owner = Owner.UNKNOWN if isinstance(reader.header, Damaged) else Owner.BOOKIE
     _learn_digest_types(reader, verifier, start)
     found = _unread(reader, owner, start)
+    if _is_a_replayed_end(reader, start):
+        return found
     unproven = 0
     for item in reader.items(start):
         check = _check(item, reader, verifier)
@@ -169,18 +177,33 @@ def _scan_records(reader: JournalReader, verifier: EntryVerifier, start: int) ->
 
 
 def _learn_digest_types(reader: JournalReader, verifier: EntryVerifier, start: int) -> None:
-    """Before anything is judged, so that a damaged entry cannot hide behind a type that is not known yet."""
-    for item in reader.items(start):
-        match item:
-            case StoredRecord(record=codec.EntryRecord(data=data)):
-                verifier.survey.observe(data)
+    """Before anything is judged, so that a damaged entry cannot hide behind a type that is not known yet.
+
+    What stands before the mark counts too; damage there ends only that part of the learning.
+    """
+    for begin in dict.fromkeys((reader.records_start, start)):
+        for item in reader.items(begin):
+            match item:
+                case StoredRecord(record=codec.EntryRecord(data=data)):
+                    verifier.survey.observe(data)
+                case StoredRecord(record=codec.LedgerKey(ledger_id=ledger_id)):
+                    verifier.survey.saw_key(ledger_id)
+
+
+def _is_a_replayed_end(reader: JournalReader, start: int) -> bool:
+    """Whether a bookie's replay stopped here at a zero length, and marked the place behind those four bytes.
+
+    It goes on in the next journal, so nothing behind counts: what a power cut left there was never answered.
+    """
+    behind_a_word = start % codec.HEADER_SIZE_MAX == LENGTH_WORD_SIZE
+    return behind_a_word and reader.framing.pads and not any(reader.window.peek(start - LENGTH_WORD_SIZE, 4))
 
 
 def _stopped(found: JournalScan, stop: Stop, reader: JournalReader, verifier: EntryVerifier) -> JournalScan:
     kept = Kept(found.end, found.end, 0)
     if isinstance(stop, EndOfData):
         return replace(found, stop=stop, kept=kept)
-    return replace(found, stop=stop, kept=kept, proof_offset=reader.entry_behind(stop.offset, verifier))
+    return replace(found, stop=stop, kept=kept, proof_offset=proof_behind(reader, verifier, found.end))
 
 
 def _check(
@@ -201,16 +224,12 @@ def _check(
             check = verifier.check(data)
             if check is DigestCheck.MISMATCH:
                 return Damaged(item.offset, Flaw.DIGEST)
-            if verifier.digester(ledger_id) is None and _holds_an_entry(item, reader, verifier):
-                return Damaged(item.offset, Flaw.DIGEST, "another entry begins inside")
+            if check is DigestCheck.UNVERIFIED and has_swallowed(reader, verifier, item):
+                return Damaged(item.offset, Flaw.DIGEST, "other entries stand inside")
+            if check is DigestCheck.UNVERIFIED and verifier.doubts(ledger_id):
+                return Damaged(item.offset, Flaw.DIGEST_UNKNOWN, f"ledger {ledger_id}")
             return check
     return DigestCheck.UNVERIFIED
-
-
-def _holds_an_entry(item: StoredRecord, reader: JournalReader, verifier: EntryVerifier) -> bool:
-    """Whether a length that grew has swallowed the records behind it."""
-    inside = reader.entry_behind(item.offset, verifier)
-    return inside is not None and inside < item.end
 
 
 def _ends_a_flush(item: StoredRecord | StoredPadding, reader: JournalReader) -> bool:

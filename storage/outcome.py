@@ -45,6 +45,7 @@ class Flaw(enum.Enum):
 
     # entries
     DIGEST = "the digest does not match the entry"
+    DIGEST_UNKNOWN = "nothing tells the digest type of this ledger"
     ENTRY_SHORT = "too short to be an entry"
     OTHER_ENTRY = "another entry stands here"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -144,13 +145,17 @@ class PosixDirectory:
 
     def lock(self, name: str) -> Lock:
         path = self._path / name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            _take(descriptor, str(path))
-        except BaseException:
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                _take(descriptor, str(path))
+                # Whoever removed the file while we waited for it left us a lock that excludes nobody.
+                if _is_still_at(descriptor, path):
+                    return PosixLock(descriptor, str(path))
+            except BaseException:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
-            raise
-        return PosixLock(descriptor, str(path))
 
 
 def open_file(path: str | os.PathLike[str]) -> PosixReadFile:
@@ -183,8 +188,16 @@ def _take(descriptor: int, path: str) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as busy:
         raise StoreLocked(path, _holder(descriptor)) from busy
-    # For the message that the next opener gets; the lock itself is the flock, not this text.
-    os.pwrite(descriptor, b"%-20d\n" % os.getpid(), 0)
+    # For the message that the next opener gets. The lock itself is the flock: a full disk does not matter.
+    with suppress(OSError):
+        os.pwrite(descriptor, b"%-20d\n" % os.getpid(), 0)
+
+
+def _is_still_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _holder(descriptor: int) -> int | None:

@@ -36,6 +36,18 @@ class Window:
             begin = offset - self._start
         return self._buffer[begin : begin + size]
 
+    def peek(self, offset: int, size: int) -> memoryview:
+        """The same, for a few bytes that may lie anywhere: does not move the window."""
+        begin = offset - self._start
+        if begin >= 0 and begin + size <= len(self._buffer):
+            return self._buffer[begin : begin + size]
+        size = min(size, self.size - offset)
+        return memoryview(self._file.read(offset, size) if size > 0 else b"")
+
+    def refresh(self) -> None:
+        """Forgets what was read: beside a live writer zeros may have become data."""
+        self._buffer = memoryview(b"")
+
     def _load(self, offset: int, size: int) -> None:
         start = max(0, offset - LOOK_BEHIND)
         wanted = offset - start + max(size, min(self._chunk_size, self.size - offset))

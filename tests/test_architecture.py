@@ -20,6 +20,7 @@ PARTS = {
     "entrylog_reader",
     "entrylog_scan",
     "journal_groups",
+    "journal_proof",
     "journal_reader",
     "journal_scan",
     "lastmark",
@@ -36,7 +37,9 @@ MAY_SEE = {
 }
 SECOND_HALVES = {
     ("journal_groups", "journal_reader"),
+    ("journal_proof", "journal_reader"),
     ("journal_scan", "journal_reader"),
+    ("journal_scan", "journal_proof"),
     ("journal_scan", "journal_groups"),
     ("entrylog_scan", "entrylog_reader"),
 }

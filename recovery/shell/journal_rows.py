@@ -26,6 +26,7 @@ from storage.codec.entry import IDS
 from storage.codec.seal import StoredSeal
 from storage.codec.survey import EntryVerifier
 from storage.journal_groups import GroupWatch
+from storage.journal_proof import proof_behind
 from storage.journal_reader import JournalReader, StoredPadding, StoredRecord
 from storage.outcome import Damaged, EndOfData
 
@@ -129,9 +130,9 @@ class JournalListing:
         start, first = self.reader.records_start, self._wanted.offsets.first
         if first <= start:
             return start
-        seal = next(self.reader.seals_behind(first), None) if self.is_ours else None
-        if seal is not None and seal.group_start <= first:
-            return seal.group_start
+        found = next(self.reader.seals_behind(first), None) if self.is_ours else None
+        if found is not None and found.seal.group_start <= first:
+            return found.seal.group_start
         return journal_walk.place_of(self.reader, first)
 
     def _stretch(self, start: int) -> Generator[Row, None, int | None]:
@@ -173,8 +174,8 @@ class JournalListing:
 
     def _found_again(self, offset: int) -> int | None:
         if not self.is_ours:
-            return self.reader.entry_behind(offset, self.verifier)
-        behind = (seal.group_start for seal in self.reader.seals_behind(offset))
+            return proof_behind(self.reader, self.verifier, offset)
+        behind = (found.seal.group_start for found in self.reader.seals_behind(offset))
         return next((start for start in behind if start > offset), None)
 
     def _record(self, item: StoredRecord) -> Row | None:

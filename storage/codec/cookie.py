@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from storage.errors import InvalidFormat
 from storage.outcome import Damaged, Flaw, Torn
 
 VERSION = 5
@@ -24,9 +25,9 @@ SIZE_MAX = 1 << 20
 """No cookie comes near this; a reader takes no more into memory."""
 
 _FIELD = re.compile(r'(\w+):\s*"((?:[^"\\\n]|\\.)*)"')
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))")
-_NAMED_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_WRITTEN_ESCAPES = {"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r": r"\r"}
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))")
+_NAMED_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+_WRITTEN_ESCAPES = {ord("\\"): r"\\", ord('"'): r"\"", ord("\n"): r"\n", ord("\t"): r"\t", ord("\r"): r"\r"}
 _KNOWN = ("bookieHost", "journalDir", "ledgerDirs", "instanceId", "indexDirs")
 
 
@@ -43,7 +44,11 @@ class Cookie:
 
 
 def encode(cookie: Cookie) -> bytes:
-    """The whole file, as a bookie would write it."""
+    """The whole file, as a bookie would write it; a separator inside a path could not be read back."""
+    if any("," in path for path in cookie.journal_directories):
+        raise InvalidFormat("a journal directory's path has a comma in it")
+    if any("\t" in path for path in (*cookie.ledger_directories, *(cookie.index_directories or ()))):
+        raise InvalidFormat("a directory's path has a tab in it")
     fields = {
         "bookieHost": cookie.bookie_host,
         "journalDir": ",".join(cookie.journal_directories),
@@ -89,7 +94,7 @@ def _decode_fields(text: str, version: int, offset: int) -> Cookie | Torn | Dama
     for line in text.split("\n"):
         match = _FIELD.fullmatch(line.strip())
         if match:
-            fields[match.group(1)] = _ESCAPE.sub(_unescape, match.group(2))
+            fields[match.group(1)] = _unescape(match.group(2))
         elif line.strip():
             return Damaged(offset, Flaw.BAD_TEXT, "a line that is no field")
         offset += len(line.encode()) + 1
@@ -118,13 +123,24 @@ def _split(joined: str) -> tuple[str, ...] | None:
 
 
 def _escape(value: str) -> str:
-    return "".join(_WRITTEN_ESCAPES.get(character, character) for character in value)
+    """As protobuf prints it: whatever is not plain ASCII byte by byte, in octal."""
+    return "".join(map(_escape_byte, value.encode(errors="surrogateescape")))
 
 
-def _unescape(match: re.Match[str]) -> str:
+def _escape_byte(byte: int) -> str:
+    if byte in _WRITTEN_ESCAPES:
+        return _WRITTEN_ESCAPES[byte]
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(_unescape_one, text.encode()).decode(errors="surrogateescape")
+
+
+def _unescape_one(match: re.Match[bytes]) -> bytes:
     octal, hexadecimal, character = match.groups()
     if octal:
-        return chr(int(octal, 8) & 0xFF)
+        return bytes([int(octal, 8) & 0xFF])
     if hexadecimal:
-        return chr(int(hexadecimal, 16))
+        return bytes([int(hexadecimal, 16)])
     return _NAMED_ESCAPES.get(character, character)

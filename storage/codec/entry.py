@@ -98,7 +98,9 @@ def decode_lac(packet: Buffer, digester: Digester) -> int | Damaged:
     head = view[: LAC_PACKET.size]
     if digester.check(head, view[LAC_PACKET.size :], b"") is DigestCheck.MISMATCH:
         return Damaged(LAC_PACKET.size, Flaw.DIGEST)
-    _, last_add_confirmed = LAC_PACKET.unpack(head)
+    ledger_id, last_add_confirmed = LAC_PACKET.unpack(head)
+    if ledger_id < 0:
+        return Damaged(0, Flaw.LEDGER_NEGATIVE)
     if last_add_confirmed < NO_ENTRY:
         return Damaged(8, Flaw.BAD_FIELD, f"last add confirmed {last_add_confirmed}")
     return int(last_add_confirmed)

@@ -164,8 +164,8 @@ def _header_checksum(header: bytes) -> int:
 
 def encode_record(body: Buffer) -> bytes:
     """A record around an entry's bytes."""
-    if len(body) < BODY_SIZE_MIN:
-        raise InvalidFormat("a record's body begins with two ids")
+    if not BODY_SIZE_MIN <= len(body) <= RECORD_SIZE_MAX:
+        raise InvalidFormat(f"no reader believes a record of {len(body)} bytes")
     return _SIZE.pack(len(body)) + bytes(body)
 
 

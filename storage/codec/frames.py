@@ -27,7 +27,7 @@ PREFIX = struct.Struct(">iqq")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frames:
-    """The entries of a block: `starts[i]` is the first byte of entry i behind its length, `ends[i]` its end."""
+    """The entries in a block: `starts[i]` is the first byte of one, behind its length, `ends[i]` its end."""
 
     starts: Sequence[int]
     ends: Sequence[int]

@@ -200,8 +200,10 @@ def _header_checksum(header: bytes) -> int:
 
 def encode_record(body: Buffer) -> bytes:
     """A record around a body: for an entry, its bytes as they came."""
-    if len(body) < BODY_SIZE_MIN:
-        raise InvalidFormat("a record's body begins with two ids")
+    if not BODY_SIZE_MIN <= len(body) <= RECORD_SIZE_MAX:
+        raise InvalidFormat(f"no reader believes a record of {len(body)} bytes")
+    if body[0] & 0x80:
+        raise InvalidFormat("a ledger id is never negative")
     return _LENGTH.pack(len(body)) + bytes(body)
 
 

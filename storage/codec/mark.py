@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from storage.outcome import Damaged, Flaw, Torn, wrong_version
-from storage.position import JournalPosition, LogPosition
+from storage.position import LOG_ID_MAX, JournalPosition, LogPosition
 
 if TYPE_CHECKING:
     from storage.codec.digest import Buffer
@@ -104,7 +104,7 @@ def _decode_trailer(data: bytes) -> Trailer | Damaged:
         return Damaged(BOOKIE_SIZE + len(OUR_MAGIC), wrong_version(version, VERSION), f"version {version}")
     if len(data) > SIZE:
         return Damaged(SIZE, Flaw.FILE_LONG, f"{len(data)} bytes")
-    if log_id < NO_LOG or min(newest, log_end, rows_end) < 0:
+    if not NO_LOG <= log_id <= LOG_ID_MAX or min(newest, log_end, rows_end) < 0:
         return Damaged(BOOKIE_SIZE, Flaw.BAD_FIELD)
     end = None if log_id == NO_LOG else LogPosition(log_id, log_end)
     return Trailer(generation, newest, end, rows_end)

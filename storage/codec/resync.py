@@ -20,7 +20,6 @@ PROBE_SIZE = 4 + SIZE_MIN
 """Bytes that must be seen from a place on to judge it."""
 
 _DIGEST_SIZE_MAX = 20
-_LARGE = 64 << 10
 _FIELDS = struct.Struct(">iqqqq")
 
 # size at most 32 MiB and at least 32; ledger, entry and length not negative; last add confirmed from -1 on
@@ -38,8 +37,8 @@ def places(block: Buffer, start: int) -> Iterator[int]:
 
 
 def _plausible(block: Buffer, at: int) -> bool:
-    """Spares a checksum over megabytes: a large entry cannot be longer than its ledger's payload bytes."""
+    """Nothing confirmed that comes after the entry, and no entry longer than its ledger's payload bytes."""
     if len(block) - at < _FIELDS.size:
         return True
-    size, ledger_id, _, _, length = _FIELDS.unpack_from(block, at)
-    return bool(ledger_id < 0 or size < _LARGE or length >= size - SIZE_MIN - _DIGEST_SIZE_MAX)
+    size, ledger_id, entry_id, confirmed, length = _FIELDS.unpack_from(block, at)
+    return bool(ledger_id < 0 or (confirmed < entry_id and length >= size - SIZE_MIN - _DIGEST_SIZE_MAX))

@@ -77,8 +77,8 @@ def decode(data: Buffer) -> LedgerRow | Damaged:
 
 def _row(fields: tuple[Any, ...]) -> LedgerRow | Damaged:
     _, ledger_id, change, digest, known_by, key, fenced, lac, last, tombstone = fields
-    if type(fenced) is not bool:
-        return Damaged(0, Flaw.BAD_FIELD, "fenced is not a yes or no")
+    if type(fenced) is not bool or {type(digest), type(known_by)} - {int, type(None)}:
+        return Damaged(0, Flaw.BAD_FIELD, "a field of the wrong kind")
     try:
         row = LedgerRow(
             ledger_id,
@@ -96,9 +96,11 @@ def _row(fields: tuple[Any, ...]) -> LedgerRow | Damaged:
     return row if _holds(row) else Damaged(0, Flaw.BAD_FIELD, "a field of the wrong kind")
 
 
-def _unpack_tombstone(numbers: tuple[int, ...] | None) -> Tombstone | None:
+def _unpack_tombstone(numbers: object) -> Tombstone | None:
     if numbers is None:
         return None
+    if not isinstance(numbers, tuple):
+        raise TypeError("a tombstone is an array")
     journal_id, offset, *log = numbers
     if not log:
         return Tombstone(JournalPosition(journal_id, offset))

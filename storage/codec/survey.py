@@ -3,8 +3,10 @@
 Two kinds of evidence. A CRC that matches names its type almost surely. Otherwise the width of the digest is
 what is left of an entry when its payload is taken away, and the payload's size follows from the cumulative
 lengths of two neighbours (or of entry 0 alone). Votes are counted over many entries, so that one damaged
-entry never changes the answer. A ledger without any evidence is presumed to be like all the others, if those
-agree: otherwise an entry whose ledger id is damaged would pass for the only entry of another ledger.
+entry never changes the answer.
+
+An entry whose *ledger id* is damaged looks like the only entry of another ledger, for which there is no
+evidence. So a ledger without any is doubted where all others agree on a CRC, unless its key was logged.
 """
 
 from __future__ import annotations
@@ -55,6 +57,12 @@ class DigestSurvey:
         self._ledgers: dict[int, _Ledger] = {}
         self._leading: Counter[DigestType] = Counter()
         """For each type the ledgers whose evidence speaks for it."""
+        self._keyed: set[int] = set()
+
+    def saw_key(self, ledger_id: int) -> None:
+        """A key record names the ledger: it exists, whatever its entries tell."""
+        if len(self._keyed) < LEDGERS_MAX:
+            self._keyed.add(ledger_id)
 
     def observe(self, data: Buffer) -> None:
         """Takes one entry's bytes into account."""
@@ -96,10 +104,12 @@ class DigestSurvey:
         ledger = self._ledgers.get(ledger_id)
         return None if ledger is None else ledger.digest_type
 
-    def presumed_type(self) -> DigestType | None:
-        """The type of a ledger without evidence: the one that all others use, if they agree."""
+    def doubts(self, ledger_id: int) -> bool:
+        """Whether nothing speaks for this ledger, while all others agree on a digest that can be verified."""
+        if self.digest_type(ledger_id) is not None or ledger_id in self._keyed:
+            return False
         agreed = [digest_type for digest_type, ledgers in self._leading.items() if ledgers]
-        return agreed[0] if len(agreed) == 1 else None
+        return len(agreed) == 1 and Digester(agreed[0]).verifies
 
 
 def matching_checksum(data: Buffer) -> DigestType | None:
@@ -139,7 +149,7 @@ class EntryVerifier:
         """How this ledger's entries are protected, as far as is known."""
         if ledger_id in self._declared:
             return self._declared[ledger_id]
-        digest_type = self.survey.digest_type(ledger_id) or self.survey.presumed_type()
+        digest_type = self.survey.digest_type(ledger_id)
         if digest_type is DigestType.MAC and (password := self._password_of(ledger_id)) is not None:
             return digester(DigestType.MAC, password)
         return None if digest_type is None else Digester(digest_type)
@@ -152,6 +162,10 @@ class EntryVerifier:
         ledger_id, _ = entry_codec.IDS.unpack_from(data)
         known = self.digester(ledger_id)
         return DigestCheck.UNVERIFIED if known is None else entry_codec.check_digest(data, known)
+
+    def doubts(self, ledger_id: int) -> bool:
+        """Whether an unverified entry of this ledger may be one whose ledger id is damaged."""
+        return ledger_id not in self._declared and self.survey.doubts(ledger_id)
 
     def proves(self, data: Buffer) -> bool:
         """Whether a digest shows that exactly these bytes were written as an entry; counts as no evidence."""

@@ -377,6 +377,14 @@ def foreign_stop(*bodies: bytes) -> object:
     return journal_scan.scan(JournalReader(MemoryFile(data), JOURNAL_ID), EntryVerifier()).stop
 
 
+def foreign_unknown_digest() -> object:
+    """A CRC-32C ledger, and one entry of another whose digest nothing tells."""
+    lone = Entry(9, 4, 3, 999, b"lone")
+    return foreign_stop(
+        entry_bytes(DigestType.CRC32C), entry.encode(lone, digest.digester(DigestType.MAC, b"x"))
+    )
+
+
 def foreign_wrong_digest() -> object:
     good = entry_bytes(DigestType.CRC32C)
     return foreign_stop(good, entry_bytes(DigestType.CRC32C, SECOND), put(good, 40, b"!"))
@@ -521,6 +529,7 @@ DAMAGE: dict[str, list[Case]] = {
         ("UnknownRecord", "", lambda: record_of(1, -0x10000)),
         ("Damaged", "ENTRY_NEGATIVE", lambda: foreign_stop(i64(1, -0x10000))),
         ("Damaged", "DIGEST", foreign_wrong_digest),
+        ("Damaged", "DIGEST_UNKNOWN", foreign_unknown_digest),
         ("Torn", "UNPADDED", lambda: foreign_stop(i64(1, journal.FENCE))),
     ],
     "journal-group": [

@@ -12,6 +12,7 @@ from journals import (
     BookieJournal,
     OurJournal,
     change,
+    entry_bytes,
     entry_record,
     flip,
     scan_all,
@@ -22,6 +23,7 @@ from recovery.chain import Required, Verdict, judge
 from recovery.decision import Decision
 from storage.codec import journal as codec
 from storage.codec.seal import GroupFlag
+from storage.entry import DigestType
 from storage.position import JournalPosition
 
 
@@ -161,17 +163,24 @@ def newer_seal(journal: OurJournal, group: int) -> bytes:
 @pytest.mark.parametrize("group", [0, 1, 2])
 def test_a_group_of_a_newer_version_is_refused_and_never_cut(group: int) -> None:
     found = verdict({1: newer_seal(three_groups(), group)})
-    assert decisions(found) == {1: Decision.NEWER}
+    assert decisions(found) == {1: Decision.UNREADABLE}
     assert found.is_refused
 
 
 def test_a_journal_of_a_newer_version_is_refused() -> None:
     plain = change(three_groups().file(), 4, struct.pack(">i", 7))
     checksum = crc32c(plain[16:512], crc32c(plain[:12]))
-    assert decisions(verdict({1: change(plain, 12, struct.pack(">I", checksum))})) == {1: Decision.NEWER}
+    assert decisions(verdict({1: change(plain, 12, struct.pack(">I", checksum))})) == {1: Decision.UNREADABLE}
     assert decisions(verdict({1: change(two_flushes().file(), 4, struct.pack(">i", 7))})) == {
-        1: Decision.NEWER
+        1: Decision.UNREADABLE
     }
+
+
+def test_groups_of_a_newer_version_behind_damage_are_proof_and_refused() -> None:
+    journal = three_groups()
+    for group in (1, 2):
+        damaged = flip(newer_seal(journal, group), 4096 + 60)
+        assert decisions(verdict({1: damaged})) == {1: Decision.UNREADABLE}
 
 
 def test_a_flipped_bit_in_a_seal_s_version_is_not_a_newer_version() -> None:
@@ -250,11 +259,46 @@ def test_journals_before_the_mark_are_not_looked_at() -> None:
 
 
 def test_what_follows_the_mark_is_void_when_a_later_journal_goes_back_to_the_mark_only() -> None:
-    first = three_groups()
+    first = OurJournal(1).group(entry_record(1, 0)).group(entry_record(1, 1))
     mark = JournalPosition(1, first.ends[0])
     second = OurJournal(2, synced=mark).group(entry_record(1, 1))
-    found = verdict({1: flip(first.file(), first.ends[0] + 50), 2: second.file()}, mark)
-    assert decisions(found) == {1: Decision.VOID, 2: Decision.USE}
+    for read_after_the_crash in (first.file(), flip(first.file(), first.ends[0] + 50)):
+        found = verdict({1: read_after_the_crash, 2: second.file()}, mark)
+        assert decisions(found) == {1: Decision.VOID, 2: Decision.USE}
+
+
+def test_journals_that_say_more_than_the_chain_that_passes_them_over_are_refused() -> None:
+    first = three_groups()
+    mark = JournalPosition(1, first.ends[0])
+    after_the_mark = OurJournal(2, synced=mark).group(entry_record(1, 1))
+    assert decisions(verdict({1: first.file(), 2: after_the_mark.file()}, mark))[1] is Decision.ROT
+    skipping = OurJournal(3, synced=first.position).group(entry_record(1, 9))
+    skipped = three_groups(2, synced=first.position)
+    assert decisions(verdict({1: first.file(), 2: skipped.file(), 3: skipping.file()}))[2] is Decision.ROT
+    bookie = two_flushes(1)
+    marked = JournalPosition(1, bookie.ends[0])
+    ours = OurJournal(2, synced=marked).group(entry_record(1, 9))
+    assert decisions(verdict({1: bookie.file(), 2: ours.file()}, marked))[1] is Decision.ROT
+
+
+def test_a_first_seal_that_names_no_earlier_journal_is_refused() -> None:
+    first = three_groups()
+    second = OurJournal(2, synced=JournalPosition(2, 4096)).group(entry_record(1, 9))
+    assert decisions(verdict({1: first.file(), 2: second.file()}))[2] is Decision.ROT
+
+
+@pytest.mark.parametrize("lost", [b"", bytes(300), bytes(16384)])
+def test_a_journal_that_something_names_and_that_is_empty_now_is_refused(lost: bytes) -> None:
+    first = three_groups()
+    found = verdict({1: first.file(), 2: lost}, trailer=2)
+    assert decisions(found) == {1: Decision.USE, 2: Decision.ROT}
+    assert decisions(verdict({1: first.file(), 2: lost})) == {1: Decision.USE, 2: Decision.VOID}
+
+
+def test_a_journal_named_where_its_first_group_would_begin_is_sound() -> None:
+    first = OurJournal(1)
+    second = OurJournal(2, synced=JournalPosition(1, 4096)).group(entry_record(1, 0))
+    assert decisions(verdict({1: first.file(), 2: second.file()})) == {1: Decision.USE, 2: Decision.USE}
 
 
 def test_a_file_that_ends_before_its_own_mark_is_rot() -> None:
@@ -326,6 +370,82 @@ def test_a_bookie_s_journal_passed_over_by_a_seal_is_refused() -> None:
     later = OurJournal(3, synced=ours.position).group(entry_record(1, 9))
     found = verdict({1: ours.file(), 2: bookie.file(), 3: later.file()})
     assert decisions(found) == {1: Decision.USE, 2: Decision.ROT, 3: Decision.USE}
+
+
+def test_a_torn_tail_of_a_bookie_before_a_journal_of_ours_without_groups_is_still_a_torn_tail() -> None:
+    bookie = two_flushes(1)
+    torn = flip(bookie.file(), bookie.ends[0] + 50)
+    mark = JournalPosition(1, bookie.ends[0])
+    assert decisions(verdict({1: torn, 2: OurJournal(2).file()}, mark)) == {1: Decision.CUT, 2: Decision.KEEP}
+
+
+def test_behind_the_zero_length_where_a_bookie_s_replay_stopped_nothing_counts() -> None:
+    bookie = two_flushes(1)
+    end = bookie.ends[-1]
+    torn = change(bookie.file(), end + 512, b"the second sector of a flush whose first was lost")
+    mark = JournalPosition(1, end + 4)
+    assert decisions(verdict({1: torn, 2: two_flushes(2).file()}, mark)) == {1: Decision.USE, 2: Decision.USE}
+
+
+def mac_record(entry_id: int, payload: bytes) -> bytes:
+    return codec.encode_record(entry_bytes(9, entry_id, payload, DigestType.MAC))
+
+
+def striped(*more: bytes) -> BookieJournal:
+    """A CRC-32C ledger, and every third entry of a MAC ledger: nothing tells the latter's digest."""
+    journal = BookieJournal(1, size=65536).flush(*more, *(entry_record(1, number) for number in range(5)))
+    for number in range(1, 40, 3):
+        journal.flush(mac_record(number, b"x" * 50))
+    return journal
+
+
+def test_a_ledger_whose_digest_nothing_tells_is_used_if_its_key_was_logged() -> None:
+    journal = striped(codec.encode_ledger_key(9, b"k" * 20))
+    found = verdict({1: journal.file()})
+    assert decisions(found) == {1: Decision.USE}
+    assert found.standings[0].end == journal.ends[-1]
+
+
+def test_a_ledger_whose_digest_nothing_tells_is_never_cut() -> None:
+    assert decisions(verdict({1: striped().file()})) == {1: Decision.UNREADABLE}
+    journal = BookieJournal(1).flush(*(entry_record(1, number) for number in range(5)))
+    journal.flush(mac_record(7, b"last"))
+    assert decisions(verdict({1: journal.file()})) == {1: Decision.UNREADABLE}
+
+
+def macs(count: int = 20) -> BookieJournal:
+    journal = BookieJournal(1, size=65536)
+    for number in range(count):
+        journal.flush(mac_record(number, b"y" * 100))
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("offset", "byte"), [(7, 4), (7, 2), (512, 0x80), (512 + 4 + 152, 0x7F), (512 + 4 + 152 + 4, 0x80)]
+)
+def test_one_damaged_byte_does_not_cut_a_journal_that_no_digest_verifies(offset: int, byte: int) -> None:
+    damaged = change(macs().file(), offset, bytes([byte]))
+    assert decisions(verdict({1: damaged})) == {1: Decision.ROT}
+
+
+def test_an_entry_that_has_swallowed_another_is_seen_even_if_it_cannot_be_verified() -> None:
+    journal = BookieJournal(1, size=65536)
+    records = []
+    for number in range(4):
+        records += [mac_record(number, b"m" * 72), entry_record(1, number, b"c" * 88)]
+    assert {len(record) for record in records} == {128}
+    journal.flush(*records)
+    grown = change(journal.file(), 512 + 2 * 128, struct.pack(">i", 252))
+    found = verdict({1: grown})
+    assert decisions(found) == {1: Decision.ROT}
+    assert decisions(verdict({1: journal.file()})) == {1: Decision.USE}
+
+
+def test_a_damaged_entry_stays_damaged_when_the_mark_stands_in_front_of_it() -> None:
+    journal = two_flushes()
+    damaged = flip(journal.file(), journal.ends[0] + 50)
+    for mark in (START, JournalPosition(1, journal.ends[0])):
+        assert decisions(verdict({1: damaged}, mark)) == {1: Decision.CUT}
 
 
 def test_a_bookie_s_mark_behind_the_end_finds_nothing_more() -> None:

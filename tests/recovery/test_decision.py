@@ -8,6 +8,7 @@ from itertools import product
 from recovery.decision import (
     TABLE,
     Behind,
+    Claim,
     Decision,
     Facts,
     Following,
@@ -18,17 +19,19 @@ from recovery.decision import (
 )
 from storage.journal_scan import Owner
 
-EVERY_COMBINATION = [Facts(*values) for values in product(Place, Owner, State, Reach, Behind, Following)]
+EVERY_COMBINATION = [
+    Facts(*values) for values in product(Place, Owner, State, Claim, Reach, Behind, Following)
+]
 
 
 def in_plain_words(facts: Facts) -> Decision:
     """The rules of the protocol as one would tell them, without looking at the table."""
-    if facts.state is State.NEWER:
-        return Decision.NEWER
-    if facts.place is Place.MARKED:
+    if facts.state is State.UNREADABLE:
+        return Decision.UNREADABLE
+    if facts.claim is Claim.CONTRADICTED:
+        return Decision.ROT
+    if facts.place in (Place.MARKED, Place.SKIPPED):
         return Decision.VOID
-    if facts.place is Place.SKIPPED:
-        return Decision.ROT if facts.owner is Owner.BOOKIE else Decision.VOID
     if facts.owner is Owner.UNKNOWN or facts.reach is Reach.SHORT:
         return Decision.ROT
     if facts.owner is Owner.NOBODY:
@@ -62,7 +65,7 @@ def is_possible(facts: Facts) -> bool:
 
 
 def test_every_combination_has_an_answer() -> None:
-    assert len(EVERY_COMBINATION) == 5 * 4 * 3 * 2 * 2 * 2
+    assert len(EVERY_COMBINATION) == 5 * 4 * 3 * 2 * 2 * 2 * 2
     assert {decide(facts).decision for facts in EVERY_COMBINATION} == set(Decision)
 
 
@@ -82,7 +85,7 @@ def test_every_rule_decides_something() -> None:
 def test_what_is_vouched_for_and_gone_is_never_passed_over() -> None:
     on_the_chain = [facts for facts in EVERY_COMBINATION if facts.place not in (Place.MARKED, Place.SKIPPED)]
     short = [facts for facts in on_the_chain if facts.reach is Reach.SHORT]
-    assert {decide(facts).decision for facts in short} == {Decision.ROT, Decision.NEWER}
+    assert {decide(facts).decision for facts in short} == {Decision.ROT, Decision.UNREADABLE}
 
 
 def test_damage_with_something_good_behind_it_is_never_cut() -> None:

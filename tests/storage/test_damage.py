@@ -7,7 +7,7 @@ import struct
 import tracemalloc
 
 import pytest
-from entrylogs import Log, entries, holes, items, reader
+from entrylogs import Log, direct_log, entries, holes, items, reader
 from journals import (
     BookieJournal,
     OurJournal,
@@ -31,6 +31,7 @@ from storage.entry import RECORD_SIZE_MAX, DigestType, Entry
 from storage.entrylog_reader import EntryLogReader, LogEntry
 from storage.entrylog_scan import Hole
 from storage.journal_reader import JournalReader, StoredRecord
+from storage.journal_scan import scan
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
 
 MEMORY_MAX = 64 << 20
@@ -311,6 +312,98 @@ def test_damage_in_the_map_is_told_and_the_log_is_scanned_instead() -> None:
     damaged = reader(change(log.file(), header.map_offset + 20, struct.pack(">i", 9)))
     assert isinstance(damaged.ledgers_map(), Damaged)
     assert entrylog_scan.metadata(damaged).sizes == log.sizes
+
+
+def test_a_digest_that_nothing_tells_opens_no_entry_whose_framing_holds() -> None:
+    """A payload may contain whole records: they are nobody's while the entry around them is framed."""
+    inner = codec.encode_record(entry_bytes(1, 0, b"forged"))
+    backup = entry_bytes(9, 4, b"backup:" + inner + b"....", DigestType.MAC)
+    log = Log().add(entry_bytes(1, 0), entry_bytes(3, 0, digest=DigestType.CRC32), backup, entry_bytes(1, 1))
+    assert entries(items(log.file())) == [(1, 0), (3, 0), (9, 4), (1, 1)]
+    assert holes(items(log.file())) == []
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_a_damaged_size_of_a_filler_loses_no_entry(bit: int) -> None:
+    log = Log().add(entry_bytes(1, 0))
+    place = len(log.data)
+    log.data += log_codec.encode_filler(place)
+    log.add(*(entry_bytes(1, number, b"x" * 100) for number in range(1, 20)))
+    found = items(flip(log.file(), place + bit // 8, bit % 8))
+    assert entries(found) == [(1, number) for number in range(20)]
+
+
+@pytest.mark.parametrize("size", [0, -1, 5, 77, 2**31 - 1])
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_damaged_size_before_a_direct_writer_s_padding_costs_four_bytes(size: int, victim: int) -> None:
+    places = [item.position.offset for item in items(direct_log()) if isinstance(item, LogEntry)]
+    found = items(change(direct_log(), places[victim], struct.pack(">i", size)))
+    assert entries(found) == [(1, 0), (1, 1), (1, 2)]
+    assert holes(found) == [(places[victim], places[victim] + 4)]
+
+
+def test_a_damaged_size_before_zeros_costs_four_bytes() -> None:
+    log = log_of()
+    found = items(change(log.file() + bytes(5000), log.places[-1], struct.pack(">i", 2**31 - 1)))
+    assert entries(found) == ALL_IDS
+    assert holes(found) == [(log.places[-1], log.places[-1] + 4)]
+
+
+def test_a_map_with_more_bytes_than_stand_before_it_is_not_believed() -> None:
+    log = log_of()
+    log.sizes[0] += 1 << 20
+    assert isinstance(reader(log.seal().file()).ledgers_map(), Damaged)
+
+
+HARD_PAYLOADS = {
+    "ones": b"\x01" * 300_000,
+    "two-byte text": "damage in the middle of a long text. ".encode("utf-16-le") * 4000,
+    "counters": b"".join(struct.pack(">q", number) for number in range(37_500)),
+    "small numbers": b"".join(struct.pack(">i", number % 1000) for number in range(75_000)),
+}
+
+
+@pytest.mark.parametrize("payload", HARD_PAYLOADS.values(), ids=HARD_PAYLOADS)
+def test_a_payload_full_of_places_that_could_be_records_is_searched_in_linear_reading(payload: bytes) -> None:
+    log = Log().add(
+        entry_bytes(1, 0),
+        entry_bytes(1, 1, payload),
+        *(entry_bytes(1, n, b"x" * 9000) for n in range(2, 300)),
+    )
+    damaged = Counting(change(log.file(), log.places[1], struct.pack(">i", 2**24 - 7)))
+    opened = EntryLogReader(damaged, 0, EntryVerifier())
+    assert entries(list(entrylog_scan.items(opened))) == [(1, number) for number in range(300)]
+    assert damaged.count < 64 * len(log.data)
+    journal = BookieJournal(1, size=1 << 21).flush(entry_record(1, 0)).flush(entry_record(1, 1, payload))
+    torn = Counting(flip(journal.file(), journal.ends[0] + 50))
+    facts = scan(JournalReader(torn, 1), EntryVerifier())
+    assert (facts.end, facts.proof_offset) == (journal.ends[0], None)
+    assert torn.count < 64 * journal.size
+
+
+class Growing(MemoryFile):
+    """A file of zeros into which a live writer puts a journal after a number of reads."""
+
+    def __init__(self, before: bytes, after: bytes, reads: int) -> None:
+        super().__init__(before)
+        self._after, self._reads = after, reads
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self._reads == 0:
+            self._data = self._after
+        self._reads -= 1
+        return super().read(offset, size)
+
+
+@pytest.mark.parametrize("reads", range(1, 8))
+def test_data_that_a_live_writer_adds_while_we_read_is_no_damage(reads: int) -> None:
+    before = OurJournal(1, size=3 << 20).group(entry_record(1, 0))
+    after = OurJournal(1, size=3 << 20).group(entry_record(1, 0))
+    for number in range(1, 400):
+        after.group(entry_record(1, number))
+    facts = scan(JournalReader(Growing(before.file(), after.file(), reads), 1), EntryVerifier())
+    assert facts.is_sound
+    assert facts.record_count >= 1
 
 
 class Counting(MemoryFile):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from storage.codec import cookie as codec
 from storage.codec.cookie import Cookie
+from storage.errors import InvalidFormat
 from storage.outcome import Damaged, Flaw, Torn
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t,"), min_size=1, max_size=20)
@@ -35,6 +36,21 @@ def test_version_3_has_plain_lines() -> None:
     assert codec.decode(b"3\nhost:1\n/j\n2\t/a\t/b\n") == Cookie(
         "host:1", ("/j",), ("/a", "/b"), layout_version=3
     )
+
+
+def test_letters_beyond_ascii_are_escaped_byte_by_byte() -> None:
+    cookie = Cookie("h", ("/data/jörnal",), ("/data/\udcff",), "ü")
+    encoded = codec.encode(cookie)
+    assert encoded.isascii()
+    assert rb"/data/j\303\266rnal" in encoded
+    assert codec.decode(encoded) == cookie
+
+
+def test_a_path_that_could_not_be_read_back_is_refused() -> None:
+    with pytest.raises(InvalidFormat):
+        codec.encode(Cookie("h", ("/a,b",), ("/l",)))
+    with pytest.raises(InvalidFormat):
+        codec.encode(Cookie("h", ("/a",), ("/l\tm",)))
 
 
 def test_escapes_of_protobuf_s_text_format_are_understood() -> None:

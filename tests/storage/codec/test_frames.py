@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from journals import BookieJournal, OurJournal, change, entry_bytes, flip
 
 from storage.codec import entry as entry_codec
+from storage.codec import entrylog as log_codec
 from storage.codec import frames, frames_numpy, frames_plain
 from storage.codec import journal as journal_codec
 from storage.codec.digest import Digester, digester
@@ -141,7 +142,7 @@ def test_splitting_stops_at_special_records_and_the_ledgers_map(kernel: Kernel) 
     data = block([50] * 3, digester(DigestType.CRC32C))
     for special in (journal_codec.encode_fence(1), journal_codec.encode_ledger_key(1, b"k" * 20)):
         assert kernel.split_journal(data + special + data, 0).split_to == len(data)
-    meta = journal_codec.encode_record(b"\xff" * 15 + b"\xfe" + bytes(30))
+    (meta,) = log_codec.encode_ledgers_map({1: 2})
     assert kernel.split_log(data + meta + data, 0).split_to == len(data)
 
 

@@ -13,6 +13,7 @@ from journals import OurJournal, entry_record, flip, reader
 from storage.codec import journal as codec
 from storage.codec import seal as seal_codec
 from storage.codec.seal import GroupFlag, Seal
+from storage.entry import RECORD_SIZE_MAX
 from storage.errors import InvalidFormat
 from storage.journal_groups import Group, groups
 from storage.journal_reader import StoredPadding, StoredRecord
@@ -102,9 +103,16 @@ def test_a_bookie_s_header_with_bytes_where_zeros_belong_is_damaged() -> None:
 # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@given(st.binary(min_size=16, max_size=200))
-def test_a_record_is_its_length_and_its_body(body: bytes) -> None:
+@given(IDS, st.binary(min_size=8, max_size=200))
+def test_a_record_is_its_length_and_its_body(ledger_id: int, rest: bytes) -> None:
+    body = struct.pack(">q", ledger_id) + rest
     assert codec.encode_record(body) == struct.pack(">i", len(body)) + body
+
+
+@pytest.mark.parametrize("body", [b"", bytes(15), bytes(RECORD_SIZE_MAX + 1), b"\x80" + bytes(15)])
+def test_a_record_that_no_reader_would_believe_is_not_written(body: bytes) -> None:
+    with pytest.raises(InvalidFormat):
+        codec.encode_record(body)
 
 
 @given(IDS, st.binary(max_size=64))
