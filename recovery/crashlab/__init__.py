@@ -12,7 +12,7 @@ for state in states:
 
 from recovery.crashlab.disk import SimulatedDisk
 from recovery.crashlab.fates import Exactly, Fate, KeepAll, LoseAll, RandomFate, Tearing
-from recovery.crashlab.faults import FailedSync, Fault, Lasting, Refused, ShortWrite, When
+from recovery.crashlab.faults import FailedSync, Fault, Lasting, Pages, Refused, ShortWrite, When
 from recovery.crashlab.machine import DeadHandle, Stopped
 from recovery.crashlab.trace import Operation, Verb
 
@@ -26,6 +26,7 @@ __all__ = [
     "Lasting",
     "LoseAll",
     "Operation",
+    "Pages",
     "RandomFate",
     "Refused",
     "ShortWrite",

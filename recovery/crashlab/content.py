@@ -9,6 +9,7 @@ from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING
 
+from recovery.crashlab.faults import Pages
 from recovery.crashlab.pending import Head, Newest, Reached, Ruined, Survival, Tail, Version
 
 if TYPE_CHECKING:
@@ -94,12 +95,15 @@ class Content:
             self._keep(index)
         self._mark_clean()
 
-    def fail_sync(self, seed: int) -> None:
+    def fail_sync(self, seed: int, pages: Pages) -> None:
         """Writes back some of what waits and calls all of it clean: no later sync writes the rest."""
         choose = Random(seed)
         for index in sorted(self.sectors):
             if choose.random() < 0.5:
                 self._keep(index)
+            elif pages is Pages.EVICTED:
+                self._cache[index] = self._platter[index] if index < len(self._platter) else self._zero
+                self._digest = None
         if self.sizes and choose.random() < 0.5:
             self._durable_size = self.size
         self._mark_clean()

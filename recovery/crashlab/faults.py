@@ -46,6 +46,13 @@ class When:
         return fnmatchcase(path, self.name) or fnmatchcase(path.rpartition("/")[2], self.name)
 
 
+class Pages(Enum):
+    """What becomes of the pages that a failed sync did not write and calls clean."""
+
+    KEPT = "reads show them still"
+    EVICTED = "the system needed the memory: reads show what is durable"
+
+
 @dataclass(frozen=True, slots=True)
 class FirstBytes:
     """Only so many bytes of the operation are done."""
@@ -58,6 +65,7 @@ class SomeUnits:
     """Of what waits, only a part chosen by the seed is written back; all of it counts as clean."""
 
     seed: int
+    pages: Pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,7 @@ class ShortWrite:
 
 @dataclass(frozen=True, slots=True)
 class FailedSync:
-    """A sync fails once and forgets: part of what waited is durable, the rest is only still readable.
+    """A sync fails once and forgets: part of what waited is durable, the rest is at best still readable.
 
     The pages are clean, so the next sync succeeds without writing them, and a power cut loses them.
     """
@@ -107,9 +115,10 @@ class FailedSync:
     when: When
     error: int = errno.EIO
     seed: int = 0
+    pages: Pages = Pages.KEPT
 
     def extent(self, operation: Operation) -> Extent:  # noqa: ARG002 - the same for all
-        return SomeUnits(self.seed)
+        return SomeUnits(self.seed, self.pages)
 
 
 Fault = Refused | ShortWrite | FailedSync

@@ -110,7 +110,7 @@ class SimulatedLock(_Handle):
 def sync_as_granted(layers: Content | Names, extent: Extent) -> None:
     """Writes back what waits, or what a failing sync leaves of it."""
     if isinstance(extent, SomeUnits):
-        layers.fail_sync(extent.seed)
+        layers.fail_sync(extent.seed, extent.pages)
     else:
         layers.sync()
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container
 
+    from recovery.crashlab.faults import Pages
+
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
@@ -69,7 +71,7 @@ class Names:
             change.apply(self._durable)
         self.changes = []
 
-    def fail_sync(self, seed: int) -> None:
+    def fail_sync(self, seed: int, pages: Pages) -> None:  # noqa: ARG002 - names are not read in pages
         """Writes back some of the changes and calls all of them clean: no later sync writes the rest."""
         choose = Random(seed)
         self.changes = [change for change in self.changes if choose.random() < 0.5]

@@ -14,6 +14,7 @@ from recovery.crashlab import (
     FailedSync,
     KeepAll,
     LoseAll,
+    Pages,
     RandomFate,
     Refused,
     ShortWrite,
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 def _faults() -> list[Fault]:
     logs = [When(verb=Verb.SYNC, name="log-*", nth=nth) for nth in (5, 8)]
-    failing: list[Fault] = [FailedSync(when, seed=seed) for when in logs for seed in range(3)]
+    failing: list[Fault] = [
+        FailedSync(when, seed=seed, pages=pages) for when in logs for seed in range(3) for pages in Pages
+    ]
     writes = [When(verb=Verb.WRITE, name="log-*", nth=nth) for nth in (6, 8)]
     return failing + [ShortWrite(when) for when in writes]
 

@@ -13,6 +13,7 @@ from recovery.crashlab import (
     Fault,
     Lasting,
     LoseAll,
+    Pages,
     Refused,
     ShortWrite,
     SimulatedDisk,
@@ -154,6 +155,18 @@ class TestFailedSync:
         assert content(disk.root(), "a") == b"n" * 512 * 8
         disk.power_cut(LoseAll())
         assert content(disk.root(), "a") != b"n" * 512 * 8
+
+    def test_its_pages_may_be_evicted_and_reads_show_the_old_bytes_even_without_a_cut(self) -> None:
+        disk, file = disk_with("a", b"o" * 512 * 8)
+        file.write(0, [b"n" * 512 * 8])
+        disk.plant(FailedSync(When(), seed=1, pages=Pages.EVICTED))
+        with pytest.raises(OSError):  # noqa: PT011 - any
+            file.sync()
+
+        seen = content(disk.root(), "a")
+        assert {seen[at : at + 512] for at in range(0, len(seen), 512)} == {b"o" * 512, b"n" * 512}
+        disk.power_cut(LoseAll())
+        assert content(disk.root(), "a") == seen
 
     def test_which_of_them_were_saved_depends_on_the_seed_alone(self) -> None:
         images = []
