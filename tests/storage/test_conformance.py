@@ -1,8 +1,4 @@
-"""BookKeeper's own tests, as far as they concern reading and file formats: the numbers are formats.md's.
-
-J1 to J12 are the journal's, E30 to E33 and E43 the entry log's. What lines 12 and up say of a running bookie
-(indexes, acknowledgements, checkpoints) belongs to the store.
-"""
+"""BookKeeper's own tests, as far as they concern reading and file formats; docs/conformance.md has the list."""
 
 from __future__ import annotations
 
