@@ -186,11 +186,10 @@ class LogListing:
         return self._row(kind, start, end) | {"flaw": stop.flaw.name, "detail": reason(stop)}
 
     def _row(self, kind: str, start: int, end: int) -> Row:
-        is_entry = kind == "entry"
-        location = LogPosition(self.reader.log_id, start).location.pack()
+        position = LogPosition(self.reader.log_id, start)
         place: Row = {
             "offset": start,
-            "location": f"{location:#x}" if is_entry else None,
+            "location": f"{position.location.pack():#x}" if kind == "entry" else None,
             "size": end - start,
             "kind": kind,
         }

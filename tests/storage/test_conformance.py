@@ -1,4 +1,4 @@
-"""BookKeeper's own tests, as far as they concern reading and file formats; docs/conformance.md has the list."""
+"""BookKeeper's own tests of reading and file formats, answered by ours: docs/conformance.md has the list."""
 
 from __future__ import annotations
 
