@@ -101,9 +101,9 @@ class _Chain:
         if self.place(scan.journal_id) in (Place.SKIPPED, Place.MARKED):
             denied = _own_claim(scan) > scan.start or (scan.owner is Owner.BOOKIE and scan.record_count > 0)
         else:
-            first = scan.first_seal
-            names_none_before = first is not None and first.durable_up_to.journal_id >= scan.journal_id
-            denied = names_none_before and scan.journal_id > self.mark.journal_id
+            on_the_chain = scan.journal_id in self.ends and scan.journal_id > self.mark.journal_id
+            # A journal that names none before it would end the chain, and pass over all that came before.
+            denied = on_the_chain and _named_by(scan) is None
         return Claim.CONTRADICTED if denied else Claim.CONSISTENT
 
 

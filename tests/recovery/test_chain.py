@@ -295,10 +295,13 @@ def test_a_journal_that_something_names_and_that_is_empty_now_is_refused(lost: b
     assert decisions(verdict({1: first.file(), 2: lost})) == {1: Decision.USE, 2: Decision.VOID}
 
 
-def test_a_journal_named_where_its_first_group_would_begin_is_sound() -> None:
-    first = OurJournal(1)
-    second = OurJournal(2, synced=JournalPosition(1, 4096)).group(entry_record(1, 0))
-    assert decisions(verdict({1: first.file(), 2: second.file()})) == {1: Decision.USE, 2: Decision.USE}
+def test_a_chain_that_ends_at_a_journal_without_groups_is_refused() -> None:
+    """Whatever came before that journal would be passed over."""
+    first = three_groups(1)
+    empty = OurJournal(2, synced=first.position)
+    third = OurJournal(3, synced=JournalPosition(2, 4096)).group(entry_record(1, 9))
+    found = verdict({1: first.file(), 2: empty.file(), 3: third.file()})
+    assert decisions(found)[2] is Decision.ROT
 
 
 def test_a_file_that_ends_before_its_own_mark_is_rot() -> None:
