@@ -19,7 +19,7 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-test: setup ## run the tests (about half a minute)
+test: setup ## run the tests (a minute)
 	$(BIN)/pytest
 
 test-slow: setup ## run the tests that take minutes: a hundred thousand mutated files

@@ -98,6 +98,9 @@ class EntryLogReader:
                 return self.header
             case codec.EmptyLog() | codec.Header(version=0) | codec.Header(map_offset=0):
                 return NotSealed()
+        if self.header.map_offset >= self.size:
+            words = f"sealed with a map at {self.header.map_offset}, the file ends at {self.size}"
+            return Damaged(codec.MAP_FIELDS_OFFSET, Flaw.FILE_SHORT, words)
         sizes = self._read_map(self.header.map_offset)
         if isinstance(sizes, Damaged):
             return sizes

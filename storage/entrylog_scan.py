@@ -83,7 +83,7 @@ def items(reader: EntryLogReader, start: int = codec.HEADER_SIZE) -> Iterator[Lo
     while True:
         found = _items_at(reader, at)
         if isinstance(found, EndOfData | Torn | Damaged):
-            yield found
+            yield _unless_sealed(reader, found)
             return
         yield from found
         at = found[-1].end
@@ -109,6 +109,15 @@ def metadata(reader: EntryLogReader) -> LogMetadata:
             case EndOfData() | Torn() | Damaged():
                 stop = item
     return LogMetadata(dict(counted), MapSource.SCAN, stop)
+
+
+def _unless_sealed(reader: EntryLogReader, stop: Stop) -> Stop:
+    """A sealed log was complete: if it ends before its map, that is no end and no torn tail."""
+    header = reader.header
+    if isinstance(header, codec.Header) and header.map_offset > 0 and stop.offset <= header.map_offset:
+        words = f"sealed with a map at {header.map_offset}, the file ends at {reader.size}"
+        return Damaged(stop.offset, Flaw.FILE_SHORT, words)
+    return stop
 
 
 def _items_at(reader: EntryLogReader, at: int) -> Sequence[Found] | Stop:

@@ -89,6 +89,8 @@ _NUMBERED = (
     (re.compile(rf"{_HEX}\.log\.compacting"), FileKind.COMPACTING_LOG, LOG_ID_MAX),
     (re.compile(rf"{_HEX}\.log\.{_HEX}\.compacted"), FileKind.COMPACTED_LOG, LOG_ID_MAX),
 )
+# The leaves of a bookie's older index: two levels of directories, named by bytes of the ledger id.
+_INDEX_LEAF = re.compile(r"[0-9a-f]{1,2}")
 _INDEXED_MARK = re.compile(rf"{LAST_MARK}\.(0|[1-9][0-9]*)")
 
 
@@ -131,4 +133,6 @@ def parse(name: str) -> FileName:
         if numbers and max(numbers) <= number_max:
             return FileName(kind, *numbers)
     match = _INDEXED_MARK.fullmatch(name)
-    return FileName(FileKind.LAST_MARK, int(match.group(1))) if match else FileName(FileKind.UNKNOWN)
+    if match:
+        return FileName(FileKind.LAST_MARK, int(match.group(1)))
+    return FileName(FileKind.BOOKIE_INDEX if _INDEX_LEAF.fullmatch(name) else FileKind.UNKNOWN)

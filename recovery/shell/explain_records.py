@@ -8,17 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recovery.shell import anatomy
+from recovery.shell.anatomy import Field
 from recovery.shell.exhibit import Exhibit
+from recovery.shell.exits import CannotDo
 from recovery.shell.journal_rows import JournalListing
 from recovery.shell.log_rows import LogListing
 from recovery.shell.tally import counted
 from recovery.shell.wanted import Shown, Span, Wanted
-from storage.codec import entrylog, journal
+from storage.codec import entry, entrylog, journal
 from storage.entry import RECORD_SIZE_MAX, DigestType
 from storage.outcome import Damaged, Flaw
 
 if TYPE_CHECKING:
-    from recovery.shell.anatomy import Field
     from recovery.shell.columns import Row
     from recovery.shell.passwords import Keyring
     from storage.files import ReadFile
@@ -82,11 +83,14 @@ def _header(what: str, data: bytes, fields: list[Field], header: object) -> Exhi
 
 
 def _nothing(file: ReadFile, offset: int, words: str) -> Exhibit:
-    beyond = f"; the file ends at {file.size()}" if offset >= file.size() else ""
-    return Exhibit(offset, b"", [], words + beyond, is_wrong=False)
+    if offset >= max(1, file.size()):
+        raise CannotDo(f"{file.name} ends at {file.size()}: there is nothing at {offset}")
+    return Exhibit(offset, b"", [], words, is_wrong=False)
 
 
 def _record(row: Row, data: bytes, fields: list[Field], offset: int) -> Exhibit:
+    if not any(data[: entry.HEAD.size]):
+        fields = [Field(int(row["offset"] or 0), len(data), "zeros", counted(len(data), "byte"))]
     start, size, kind = int(row["offset"] or 0), int(row["size"] or 0), str(row["kind"])
     into = f", {offset - start} into it" if offset > start else ""
     place = f"{_name(row)}, {counted(size, 'byte')} from {start}{into}"

@@ -11,10 +11,11 @@ from recovery.shell.exits import Exit, say
 from recovery.shell.journal_rows import JournalListing, columns
 from recovery.shell.journal_verdict import judge
 from recovery.shell.passwords import Keyring
-from recovery.shell.places import journal_file
+from recovery.shell.places import journal_file, refuse_the_other_kind
 from recovery.shell.progress import ByteProgress
 from recovery.shell.writers import writer
 from storage import filenames
+from storage.codec import entrylog
 from storage.codec.journal import Header
 from storage.codec.seal import StoredSeal
 from storage.journal_reader import JournalReader, StoredPadding
@@ -53,6 +54,7 @@ def command(
     """
     path = journal_file(journal, directory)
     with open_file(path) as file:
+        refuse_the_other_kind(file, entrylog.MAGIC, "entry log", "log")
         ctx.exit(_list(path, file, wanted, passwords, form))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recovery.shell.tally import counted, reason
-from storage.codec.journal import Void
+from storage.codec.journal import HEADER_SIZE_MAX, Void
 from storage.journal_scan import scan
 from storage.outcome import Damaged, EndOfData
 
@@ -25,14 +25,14 @@ def judge(listing: JournalListing) -> Verdict:
     """What the listing amounts to: damage is what has something sound behind it, the rest is a torn tail."""
     tally, stop, header = listing.tally, listing.stop, listing.reader.header
     if isinstance(header, Void):
-        return Verdict(is_finding=False, words="nothing was ever written here: no header, only zeros")
+        return Verdict(is_finding=False, words=_void(listing.reader.size))
     wrong_header = isinstance(header, Damaged)
     words = f"{tally}, damaged header" if wrong_header else str(tally)
     if stop is None:
         return Verdict(wrong_header or tally.bad > 0 or tally.holes > 0, f"{words}, listed in part")
     if isinstance(stop, EndOfData) and not tally.bad and not listing.is_unsealed:
         finding = wrong_header or tally.holes > 0
-        return Verdict(finding, f"{words}, {'ends' if finding else 'ends clean'} at {stop.offset}")
+        return Verdict(finding, f"{words}, {'ends' if finding else 'ends cleanly'} at {stop.offset}")
     facts = scan(listing.reader, listing.verifier)
     if (
         facts.proof_offset is None
@@ -52,3 +52,9 @@ def _all_bad_in_tail(listing: JournalListing, facts: JournalScan) -> bool:
         return True
     # A group of ours is written with one write: all of it is the tail. A bookie's tail is its last record.
     return first_bad >= facts.end if listing.is_ours else first_bad == listing.last_item
+
+
+def _void(size: int) -> str:
+    if size < HEADER_SIZE_MAX:
+        return f"shorter than a header ({counted(size, 'byte')}): nothing was ever acknowledged here"
+    return "nothing was ever written here: no header, only zeros"

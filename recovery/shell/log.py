@@ -11,12 +11,13 @@ from recovery.shell.exits import Exit, say
 from recovery.shell.log_rows import LogListing, columns
 from recovery.shell.log_verdict import judge
 from recovery.shell.passwords import Keyring
-from recovery.shell.places import log_file
+from recovery.shell.places import log_file, refuse_the_other_kind
 from recovery.shell.progress import ByteProgress
 from recovery.shell.tally import counted, reason
 from recovery.shell.wanted import Wanted
 from recovery.shell.writers import writer
 from storage import filenames
+from storage.codec import journal
 from storage.codec.survey import EntryVerifier
 from storage.entrylog_reader import EntryLogReader
 from storage.entrylog_scan import MapSource
@@ -61,9 +62,10 @@ def command(
       ledgerstore log --metadata 1f.log --json
     """
     if metadata and wanted != Wanted():
-        raise click.UsageError("--metadata is of the whole log: it takes no filters")
+        raise click.UsageError("--metadata covers the whole log: it takes no filters")
     path = log_file(log, directory)
     with open_file(path) as file:
+        refuse_the_other_kind(file, journal.MAGIC, "journal", "journal")
         ctx.exit(_sum_up(path, file, form) if metadata else _list(path, file, wanted, passwords, form))
 
 

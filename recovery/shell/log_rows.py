@@ -126,12 +126,13 @@ class LogListing:
 
     def _start(self) -> int:
         """The record that covers the first wanted offset, or where framing is lost before it."""
-        at = codec.HEADER_SIZE
+        before = at = codec.HEADER_SIZE
         while isinstance(frame := self._walker.frame_at(at), codec.Frame | codec.DirectPadding):
             if frame.end > self._wanted.offsets.first:
-                break
-            at = frame.end
-        return at
+                return at
+            before, at = at, frame.end
+        # Lost: the size of the record before may be what is wrong.
+        return before
 
     def _row_of(self, item: LogItem) -> Row | None:
         match item:

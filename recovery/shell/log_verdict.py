@@ -17,7 +17,7 @@ def judge(listing: LogListing) -> Verdict:
     """Damage is a finding; a tail that a write left unfinished is not."""
     tally, stop, header = listing.tally, listing.stop, listing.reader.header
     if isinstance(header, codec.EmptyLog):
-        return Verdict(is_finding=False, words="allocated ahead and never written")
+        return _empty(listing.reader.size)
     wrong_header = isinstance(header, Damaged)
     words = f"{tally}, damaged header" if wrong_header else str(tally)
     finding = wrong_header or tally.holes > 0 or (tally.bad > 0 and not _is_tail(listing))
@@ -37,10 +37,9 @@ def _at_the_end(listing: LogListing, finding: object, words: str, stop: EndOfDat
     if isinstance(ledgers_map, Damaged) and not isinstance(listing.reader.header, Damaged):
         return Verdict(is_finding=True, words=f"{words}, ends at {stop.offset}, {reason(ledgers_map)}")
     if listing.tally.bad and not finding:
-        return Verdict(
-            is_finding=False, words=f"{words}, torn tail at {listing.tally.last_bad}: {Flaw.DIGEST.value}"
-        )
-    clean = "ends" if finding else "ends clean"
+        words = f"{words}, torn tail at {listing.tally.last_bad}: {Flaw.DIGEST.value}"
+        return Verdict(is_finding=False, words=words)
+    clean = "ends" if finding else "ends cleanly"
     sealed = "sealed" if isinstance(ledgers_map, dict) else "not sealed"
     return Verdict(bool(finding), f"{words}, {clean} at {stop.offset}, {sealed}")
 
@@ -49,3 +48,11 @@ def _is_tail(listing: LogListing) -> bool:
     """Whether all that is wrong is the last entry of a log that is still open: its write may not be over."""
     sealed = isinstance(listing.reader.header, codec.Header) and listing.reader.header.map_offset > 0
     return not sealed and listing.tally.first_bad == listing.last_item
+
+
+def _empty(size: int) -> Verdict:
+    if size:
+        return Verdict(
+            is_finding=False, words=f"shorter than a header ({size} bytes): nothing was synced here"
+        )
+    return Verdict(is_finding=False, words="allocated ahead and never written")

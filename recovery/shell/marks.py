@@ -108,6 +108,8 @@ def _blank(directory: Path, name: str) -> Row:
 
 def _position(mark: codec.Mark) -> Row:
     journal_id = mark.position.journal_id
+    if journal_id == 0:
+        return {"offset": mark.position.offset, "detail": _ALL}
     return {
         "journal": f"{journal_id:x}",
         "file": filenames.journal(journal_id),

@@ -16,6 +16,8 @@ from storage.filenames import FileKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from storage.files import ReadFile
+
 _JOURNALS = (FileKind.JOURNAL, FileKind.JOURNAL_DRAFT)
 _LOGS = (FileKind.ENTRY_LOG, FileKind.COMPACTING_LOG, FileKind.COMPACTED_LOG)
 _LEDGERS = (*_LOGS, FileKind.LAST_MARK, FileKind.LAST_ID, FileKind.LEDGER_ROWS)
@@ -104,7 +106,15 @@ def _regular(path: Path) -> Path:
         raise CannotDo(f"{path} is a directory: name a file, or list it with `ledgerstore files`")
     if not path.exists():
         raise CannotDo(f"no such file: {path}")
+    if not path.is_file():
+        raise CannotDo(f"{path} is no regular file")
     return path
+
+
+def refuse_the_other_kind(file: ReadFile, magic: bytes, what: str, command: str) -> None:
+    """Says so when a journal is taken for an entry log, or the other way round."""
+    if file.read(0, len(magic)) == magic:
+        raise CannotDo(f"{file.name} is {_a(what)}: use `ledgerstore {command}`")
 
 
 def _hexadecimal(text: str) -> int | None:

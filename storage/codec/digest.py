@@ -13,7 +13,7 @@ import enum
 import hashlib
 import hmac
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ class Digester:
     """A digest type, with the key that a MAC needs. A MAC without a key verifies nothing."""
 
     digest_type: DigestType
-    mac_key: bytes | None = None
+    mac_key: bytes | None = field(default=None, repr=False)
 
     @property
     def verifies(self) -> bool:

@@ -31,9 +31,9 @@ _META = rb"[\x00\x01][\x00-\xff]{3}\xff{15}[\xfd\xfe]"
 _PLACE = re.compile(rb"(?=" + _ENTRY + rb"|" + _META + rb")")
 
 
-def places(block: Buffer, start: int) -> Iterator[int]:
-    """The offsets in the block, from `start` on, at which a record might begin, ascending."""
-    return (match.start() for match in _PLACE.finditer(block, start) if _plausible(block, match.start()))
+def places(block: Buffer) -> Iterator[int]:
+    """The offsets in the block at which a record might begin, ascending."""
+    return (match.start() for match in _PLACE.finditer(block) if _plausible(block, match.start()))
 
 
 def _plausible(block: Buffer, at: int) -> bool:

@@ -418,6 +418,12 @@ def sealed_log(ledgers: int, behind: bytes = b"") -> EntryLogReader:
     return EntryLogReader(MemoryFile(data), 0, EntryVerifier())
 
 
+def sealed_and_cut() -> EntryLogReader:
+    """A sealed log without its map."""
+    header = put(entrylog.encode_header(), entrylog.MAP_FIELDS_OFFSET, entrylog.encode_map_fields(1622, 2))
+    return EntryLogReader(MemoryFile(header + log_records()), 0, EntryVerifier())
+
+
 def log_of_future_origin() -> object:
     data = put(entrylog.encode_header(ORIGIN), 24, i32(2))
     return entrylog.decode_header(put(data, 52, struct.pack(">I", entrylog._header_checksum(data))))
@@ -566,6 +572,7 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(ledgers_map()[4:23])),
         ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(put(ledgers_map(), 12, i64(-3))[4:])),
         ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(put(ledgers_map(), 32, i64(-1))[4:])),
+        ("Damaged", "FILE_SHORT", lambda: sealed_and_cut().ledgers_map()),
         ("Damaged", "BAD_MAP", lambda: sealed_log(3).ledgers_map()),
         ("Damaged", "BAD_MAP", lambda: sealed_log(2, log_records()).ledgers_map()),
         ("EndOfData", "", lambda: log_items(log_records() + bytes(100))[-1]),

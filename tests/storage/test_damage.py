@@ -324,6 +324,16 @@ def test_a_damaged_size_before_zeros_costs_four_bytes() -> None:
     assert holes(found) == [(log.places[-1], log.places[-1] + 4)]
 
 
+@pytest.mark.parametrize("kept", [0.4, 0.99])
+def test_a_sealed_log_that_ends_before_its_map_is_damaged_and_never_torn(kept: float) -> None:
+    whole = log_of().seal().file()
+    cut = reader(whole[: 1024 + int((len(whole) - 1024) * kept)])
+    *_, stop = entrylog_scan.items(cut)
+    assert isinstance(stop, Damaged)
+    assert stop.flaw is Flaw.FILE_SHORT
+    assert isinstance(cut.ledgers_map(), Damaged)
+
+
 def test_a_map_with_more_bytes_than_stand_before_it_is_not_believed() -> None:
     log = log_of()
     log.sizes[0] += 1 << 20

@@ -197,7 +197,7 @@ class History:
     # ── writing ───────────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self, carried: list[bytes]) -> None:
-        """A new journal: a draft, synced, renamed, its name synced; what is carried over stands in it by then."""
+        """A new journal: a draft, synced, renamed, its name synced; by then it holds what is carried over."""
         journal_id = max([self.mark.journal_id, *self._journal_ids()]) + 1
         self._journal = OurJournal(journal_id, salt=self.dice.getrandbits(64), size=0)
         name = filenames.journal(journal_id)

@@ -73,7 +73,9 @@ def test_every_entry_has_its_row(journal: Path) -> None:
 def test_the_verdict_comes_last_on_stderr(journal: Path) -> None:
     result = run("journal", journal)
     assert result.exit_code == 0
-    assert verdict(result) == f"journal {JOURNAL_ID:x}: 9 records (9 entries, 9 verified), ends clean at 2048"
+    assert (
+        verdict(result) == f"journal {JOURNAL_ID:x}: 9 records (9 entries, 9 verified), ends cleanly at 2048"
+    )
 
 
 def test_with_all_the_rows_tile_the_file(journal: Path) -> None:
@@ -258,7 +260,7 @@ def test_the_first_group_of_a_file_has_the_first_number(tmp_path: Path) -> None:
 def test_a_group_listed_from_its_middle_is_not_misjudged(journal: Path) -> None:
     for offset in range(512, 2048, 64):
         result = run("journal", journal, "--offset", f"{offset}..", "--all")
-        assert (result.exit_code, "ends clean at 2048" in verdict(result)) == (0, True), offset
+        assert (result.exit_code, "ends cleanly at 2048" in verdict(result)) == (0, True), offset
 
 
 def test_a_group_from_another_place_is_a_finding(tmp_path: Path) -> None:
@@ -305,7 +307,7 @@ def test_every_journal_of_a_real_bookie_is_clean(name: str) -> None:
     for path in fixtures.journals(name):
         result = run("journal", path)
         assert result.exit_code == 0
-        assert "ends clean" in verdict(result)
+        assert "ends cleanly" in verdict(result)
 
 
 def test_a_real_bookie_s_records_are_those_its_own_reader_lists() -> None:

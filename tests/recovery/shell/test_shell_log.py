@@ -48,7 +48,7 @@ def test_a_sealed_log_ends_clean(log: Path) -> None:
     result = run("log", log)
     assert result.exit_code == 0
     size = log.stat().st_size
-    assert verdict(result) == f"log 1f: 8 records (8 entries, 8 verified), ends clean at {size}, sealed"
+    assert verdict(result) == f"log 1f: 8 records (8 entries, 8 verified), ends cleanly at {size}, sealed"
 
 
 def test_with_all_the_rows_tile_the_file(tmp_path: Path) -> None:
