@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import fixtures
 import pytest
+from entrylogs import Log
+from journals import BookieJournal, change, entry_bytes, entry_record
 from shell_samples import (
     JOURNAL_ID,
     flipped,
@@ -163,3 +166,36 @@ def test_an_offset_that_is_none_is_bad_usage(place: str) -> None:
 def test_what_cannot_be_explained_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert run("explain", tmp_path / "notes.txt").exit_code == 3
+
+
+def test_inside_an_entry_whose_size_is_damaged_the_whole_entry_is_explained(tmp_path: Path) -> None:
+    log = Log().add(*(entry_bytes(1, number, b"x" * 500) for number in range(3)))
+    place = log.places[1]
+    path = tmp_path / "0.log"
+    path.write_bytes(change(log.file(), place, (77).to_bytes(4, "big")))
+    for into in (20, 200, 500):
+        result = run("explain", f"{path}@{place + into}")
+        assert "entry 1 of ledger 1" in verdict(result), into
+
+
+def test_zeros_are_not_explained_as_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "1.txn"
+    path.write_bytes(BookieJournal(1, size=0).flush(entry_record(1, 0)).file() + bytes(4096) + b"x")
+    [row] = rows("explain", f"{path}@3000")
+    assert row["name"] == "zeros"
+
+
+@pytest.mark.parametrize(("command", "name"), [("log", "1.txn"), ("journal", "0.log")])
+def test_the_other_kind_of_file_is_named(tmp_path: Path, command: str, name: str) -> None:
+    (tmp_path / "1.txn").write_bytes(BookieJournal(1).flush(entry_record(1, 0)).file())
+    (tmp_path / "0.log").write_bytes(Log().file())
+    result = run(command, tmp_path / name)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "use `ledgerstore" in result.stderr
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "0.log")
+    result = run("log", tmp_path / "0.log")
+    assert result.exit_code == 3
+    assert "no regular file" in result.stderr
