@@ -4,8 +4,8 @@ kind                    what the name stands for; unknown for what neither we no
 path                    relative to the directory that was asked for; a directory ends in /
 bytes                   of the file, or of everything in the directory
 sealed                  of an entry log: true or false; else null
-owner                   of a journal: ours, a bookie's, void, damaged header; of a log of ours: ours
-version                 of the journal's or the log's format
+owner                   ours, or bookie, where the file tells; else null
+version                 of the journal's, the log's or the cookie's format
 flaw, detail            a stable name of what is wrong; words
 """
 
@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 from recovery.shell.columns import Column, numbers
 from recovery.shell.entry_cells import free_text
 from recovery.shell.log_metadata import origin_words
-from storage import filenames
-from storage.codec import entrylog, journal
+from recovery.shell.tally import reason
+from storage import cookie, filenames, lastmark
+from storage.codec import entrylog, journal, mark
+from storage.codec.cookie import Cookie
 from storage.codec.survey import EntryVerifier
 from storage.entrylog_reader import EntryLogReader
 from storage.filenames import CURRENT, FileKind, FileName
 from storage.journal_reader import JournalReader
-from storage.journal_scan import Owner
-from storage.outcome import Damaged
-from storage.posix_files import open_file
+from storage.outcome import Damaged, Torn
+from storage.posix_files import PosixDirectory, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +44,8 @@ COLUMNS = [
     Column("detail", text=free_text),
 ]
 
+_OURS = "ours"
+_BOOKIE = "bookie"
 _JOURNALS = (FileKind.JOURNAL, FileKind.JOURNAL_DRAFT)
 _LOGS = (FileKind.ENTRY_LOG, FileKind.COMPACTING_LOG, FileKind.COMPACTED_LOG)
 
@@ -96,7 +99,35 @@ def _blank(name: FileName, path: str, size: int) -> Row:
 def _header_cells(path: Path, name: FileName) -> Row:
     if name.kind in _JOURNALS:
         return _journal_cells(path, name.number or 0)
-    return _log_cells(path, name.number or 0) if name.kind in _LOGS else {}
+    if name.kind in _LOGS:
+        return _log_cells(path, name.number or 0)
+    if name.kind is FileKind.LAST_MARK:
+        return _mark_cells(path)
+    return _cookie_cells(path) if name.kind is FileKind.COOKIE else {}
+
+
+def _mark_cells(path: Path) -> Row:
+    match lastmark.load(PosixDirectory(path.parent), path.name):
+        case mark.Mark(trailer=trailer):
+            return {"owner": _BOOKIE if trailer is None else _OURS}
+        case mark.EmptyMark():
+            return {"detail": "empty: every journal is replayed"}
+        case Torn() | Damaged() as wrong:
+            return _flaw(wrong)
+    return {}
+
+
+def _cookie_cells(path: Path) -> Row:
+    match cookie.load(PosixDirectory(path.parent)):
+        case Cookie(layout_version=version, bookie_host=host):
+            return {"version": version, "detail": host}
+        case Torn() | Damaged() as wrong:
+            return _flaw(wrong)
+    return {}
+
+
+def _flaw(wrong: Torn | Damaged) -> Row:
+    return {"flaw": wrong.flaw.name, "detail": reason(wrong)}
 
 
 def _journal_cells(path: Path, journal_id: int) -> Row:
@@ -104,11 +135,11 @@ def _journal_cells(path: Path, journal_id: int) -> Row:
         header = JournalReader(file, journal_id).header
     match header:
         case journal.Header(version=version, salt=salt):
-            return {"owner": (Owner.BOOKIE if salt is None else Owner.OURS).value, "version": version}
+            return {"owner": _BOOKIE if salt is None else _OURS, "version": version}
         case journal.Void():
-            return {"owner": Owner.NOBODY.value, "detail": "nothing was ever written"}
+            return {"detail": "void: nothing was ever written"}
         case Damaged():
-            return {"owner": Owner.UNKNOWN.value, "flaw": header.flaw.name, "detail": str(header)}
+            return _flaw(header)
 
 
 def _log_cells(path: Path, log_id: int) -> Row:
@@ -118,11 +149,11 @@ def _log_cells(path: Path, log_id: int) -> Row:
         case entrylog.Header(version=version, map_offset=map_offset, origin=origin):
             return {
                 "sealed": map_offset > 0,
-                "owner": Owner.OURS.value if origin else None,
+                "owner": _OURS if origin else _BOOKIE,
                 "version": version,
                 "detail": ", ".join(origin_words(header)) or None,
             }
         case entrylog.EmptyLog():
             return {"sealed": False, "detail": "allocated ahead and never written"}
         case Damaged():
-            return {"owner": Owner.UNKNOWN.value, "flaw": header.flaw.name, "detail": str(header)}
+            return _flaw(header)

@@ -46,6 +46,6 @@ def command(ctx: click.Context, path: str, form: Form) -> None:
     out.end()
     some = [counted(kinds[kind], kind) for kind in ("journal", "entry log") if kinds[kind]]
     some += [f"{kinds['unknown']} unknown"] if kinds["unknown"] else []
-    wrong = [f"{counted(flawed, 'damaged header')}"] if flawed else []
+    wrong = [f"{flawed} damaged"] if flawed else []
     say("files: " + ", ".join([counted(kinds.total(), "file"), counted(size, "byte"), *some, *wrong]))
     ctx.exit(Exit.FINDINGS if flawed else Exit.CLEAN)

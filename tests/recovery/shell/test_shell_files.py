@@ -24,12 +24,12 @@ def test_a_store_s_files_are_told_apart(root: Path) -> None:
     tops = [path.partition("/")[0] for path in listed]
     assert tops == sorted(tops)
     assert listed == {
-        "journal/current/VERSION": ("cookie", None, None, None),
+        "journal/current/VERSION": ("cookie", None, None, 5),
         f"journal/current/{JOURNAL_ID:x}.txn": ("journal", None, "ours", 6),
-        "ledgers/current/VERSION": ("cookie", None, None, None),
+        "ledgers/current/VERSION": ("cookie", None, None, 5),
         "ledgers/current/0.log": ("entry log", True, "ours", 1),
         "ledgers/current/1.log": ("entry log", False, None, None),
-        "ledgers/current/lastMark": ("last mark", None, None, None),
+        "ledgers/current/lastMark": ("last mark", None, "ours", None),
     }
 
 
@@ -39,20 +39,29 @@ def test_bytes_are_those_of_the_file(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "owner", "code"),
+    ("content", "owner", "flaw"),
     [
-        (our_journal([]), "ours", 0),
-        (bookie_journal([]), "a bookie's", 0),
-        (bytes(600), "void", 0),
-        (b"", "void", 0),
-        (flipped(our_journal([]), 20), "damaged header", 1),
+        (our_journal([]), "ours", None),
+        (bookie_journal([]), "bookie", None),
+        (bytes(600), None, None),
+        (b"", None, None),
+        (flipped(our_journal([]), 20), None, "CHECKSUM"),
     ],
     ids=["ours", "bookie", "zeros", "empty", "damaged"],
 )
-def test_a_journal_s_owner(tmp_path: Path, content: bytes, owner: str, code: int) -> None:
+def test_a_journal_s_owner(tmp_path: Path, content: bytes, owner: str | None, flaw: str | None) -> None:
     (tmp_path / "1.txn").write_bytes(content)
-    assert rows("files", tmp_path)[0]["owner"] == owner
-    assert run("files", tmp_path).exit_code == code
+    [row] = rows("files", tmp_path)
+    assert (row["owner"], row["flaw"]) == (owner, flaw)
+    assert run("files", tmp_path).exit_code == (1 if flaw else 0)
+
+
+@pytest.mark.parametrize(("name", "flaw"), [("VERSION", "BAD_TEXT"), ("lastMark", "FILE_SHORT")])
+def test_damage_in_a_small_file_is_a_finding(root: Path, name: str, flaw: str) -> None:
+    (root / "ledgers" / "current" / name).write_bytes(b"junk\n")
+    flaws = {row["path"]: row["flaw"] for row in rows("files", root) if row["flaw"]}
+    assert flaws == {f"ledgers/current/{name}": flaw}
+    assert run("files", root).exit_code == 1
 
 
 def test_an_unknown_file_is_listed_and_no_finding(root: Path) -> None:
@@ -85,5 +94,6 @@ def test_no_such_directory_could_not_be_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", fixtures.SETS)
 def test_a_real_bookie_s_directory_has_sound_headers(name: str) -> None:
     listed = rows("files", fixtures.bookie(name) / "bookie")
-    assert {row["owner"] for row in listed if row["kind"] == "journal"} == {"a bookie's"}
+    assert {row["owner"] for row in listed if row["kind"] in ("journal", "last mark")} == {"bookie"}
+    assert "unknown" not in {row["kind"] for row in listed}
     assert all(row["flaw"] is None for row in listed)
