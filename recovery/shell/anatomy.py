@@ -8,17 +8,14 @@ codec of the file says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from recovery.shell.fields import Cursor, Field
 from storage.codec import entrylog, journal, mark, row, rows, seal
 from storage.outcome import Damaged
 
 if TYPE_CHECKING:
     from storage.entry import DigestType
-
-_SHOWN_MAX = 20
-"""So many bytes of an opaque field are its value; of a longer one only their number is."""
 
 _SPECIAL_NAMES = {
     journal.LEDGER_KEY: "ledger key",
@@ -27,76 +24,9 @@ _SPECIAL_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """Some neighbouring bytes with a name. `offset` counts from the start of the file."""
-
-    offset: int
-    size: int
-    name: str
-    value: int | str = ""
-    meaning: str = ""
-
-
-class _Cursor:
-    """Takes fields from the front of the bytes; once they run out, nothing more comes."""
-
-    def __init__(self, data: bytes, offset: int) -> None:
-        self.fields: list[Field] = []
-        self._data = data
-        self._offset = offset
-        self._at = 0
-
-    @property
-    def left(self) -> int:
-        return len(self._data) - self._at
-
-    def peek(self, size: int) -> bytes:
-        return self._data[self._at : self._at + size]
-
-    def _add(self, size: int, name: str, value: int | str, meaning: str) -> bytes:
-        piece = self.peek(size)
-        if len(piece) < size:
-            value, meaning = f"{len(piece)} of {size} bytes", "cut off"
-        if piece:
-            self.fields.append(Field(self._offset + self._at, len(piece), name, value, meaning))
-        self._at += len(piece)
-        return piece
-
-    def number(self, size: int, name: str, meaning: str = "") -> int:
-        """A signed number; 0 when it is cut off."""
-        piece = self.peek(size)
-        value = int.from_bytes(piece, "big", signed=True)
-        self._add(size, name, value, meaning)
-        return value if len(piece) == size else 0
-
-    def checksum(self, meaning: str) -> None:
-        self._add(4, "crc", self.peek(4).hex(), meaning)
-
-    def magic(self, meaning: str) -> None:
-        self._add(4, "magic", _text(self.peek(4)), meaning)
-
-    def raw(self, size: int, name: str, meaning: str = "") -> bytes:
-        piece = self.peek(size)
-        return self._add(size, name, piece.hex() if len(piece) <= _SHOWN_MAX else _count(piece), meaning)
-
-    def payload(self) -> None:
-        piece = self.peek(self.left)
-        self._add(self.left, "payload", _count(piece), _text(piece))
-
-    def zeros(self, size: int, meaning: str) -> None:
-        """Filling up to somewhere, and whether it is what it should be."""
-        piece = self.peek(size)
-        self._add(size, "fill", _count(piece), meaning if not any(piece) else "not all zero")
-
-    def rest(self, name: str, meaning: str = "") -> None:
-        if self.left:
-            self.raw(self.left, name, meaning)
-
-
 def journal_header(data: bytes) -> list[Field]:
     """A journal's first bytes: 8 of them, or 512 from version 5 on."""
-    cursor = _Cursor(data, 0)
+    cursor = Cursor(data, 0)
     cursor.magic("every journal from version 2 on begins so")
     cursor.number(4, "version", "of the journal's format, 1 to 6")
     if cursor.peek(4) == journal.OUR_MAGIC:
@@ -109,7 +39,7 @@ def journal_header(data: bytes) -> list[Field]:
 
 def journal_record(data: bytes, offset: int, digest_type: DigestType | None) -> list[Field]:
     """A record from its length word on."""
-    cursor = _Cursor(data, offset)
+    cursor = Cursor(data, offset)
     cursor.number(4, "length", "bytes behind this word")
     entry_id = int.from_bytes(data[12:20], "big", signed=True)
     if entry_id >= 0:
@@ -130,7 +60,7 @@ def journal_record(data: bytes, offset: int, digest_type: DigestType | None) -> 
 
 def journal_padding(data: bytes, offset: int) -> list[Field]:
     """A padding record, with the seal at its end if there is one."""
-    cursor = _Cursor(data, offset)
+    cursor = Cursor(data, offset)
     cursor.number(4, "padding mark", "stands where a length would")
     cursor.number(4, "length", "bytes behind this word")
     if cursor.left >= seal.SIZE and data[-seal.SIZE :].startswith(seal.MAGIC):
@@ -144,7 +74,7 @@ def journal_padding(data: bytes, offset: int) -> list[Field]:
     return cursor.fields
 
 
-def _seal(cursor: _Cursor) -> None:
+def _seal(cursor: Cursor) -> None:
     cursor.magic("a seal: the group ends here")
     cursor.number(1, "version", "of the seal")
     cursor.number(1, "flags", "1: the group is atomic")
@@ -159,7 +89,7 @@ def _seal(cursor: _Cursor) -> None:
     cursor.checksum("over the group up to here")
 
 
-def _entry(cursor: _Cursor, digest_type: DigestType | None) -> list[Field]:
+def _entry(cursor: Cursor, digest_type: DigestType | None) -> list[Field]:
     cursor.number(8, "ledger")
     cursor.number(8, "entry")
     cursor.number(8, "last add confirmed", "known to the writer; -1: none")
@@ -175,7 +105,7 @@ def _entry(cursor: _Cursor, digest_type: DigestType | None) -> list[Field]:
 
 def log_header(data: bytes) -> list[Field]:
     """An entry log's first 1024 bytes."""
-    cursor = _Cursor(data, 0)
+    cursor = Cursor(data, 0)
     cursor.magic("every entry log begins so")
     cursor.number(4, "version", "of the log's format, 0 or 1")
     cursor.number(8, "map offset", "where the ledgers map begins; 0: not sealed")
@@ -192,7 +122,7 @@ def log_header(data: bytes) -> list[Field]:
 
 def log_record(data: bytes, offset: int, digest_type: DigestType | None) -> list[Field]:
     """A record of an entry log from its length word on: an entry, a ledgers map or a filler."""
-    cursor = _Cursor(data, offset)
+    cursor = Cursor(data, offset)
     if data[:1] == bytes([entrylog.DIRECT_FILL]):
         cursor.rest("fill", "a direct-I/O writer's, up to a multiple of 4096")
         return cursor.fields
@@ -213,7 +143,7 @@ def log_record(data: bytes, offset: int, digest_type: DigestType | None) -> list
 
 def mark_file(data: bytes) -> list[Field]:
     """A lastMark file."""
-    cursor = _Cursor(data, 0)
+    cursor = Cursor(data, 0)
     cursor.number(8, "journal", f"replay begins in {int.from_bytes(data[:8], 'big'):x}.txn")
     cursor.number(8, "offset", "at this place")
     if cursor.peek(4) == mark.OUR_MAGIC:
@@ -240,7 +170,7 @@ _COOKIE_MEANINGS = {
 
 def cookie_file(data: bytes) -> list[Field]:
     """A VERSION file, line by line."""
-    cursor = _Cursor(data, 0)
+    cursor = Cursor(data, 0)
     for number, line in enumerate(data.splitlines(keepends=True)):
         name, colon, value = line.decode(errors="backslashreplace").rstrip("\r\n").partition(": ")
         if number == 0:
@@ -259,7 +189,7 @@ def _end(fields: list[Field]) -> int:
 
 def rows_group(data: bytes, offset: int) -> list[Field]:
     """A group of a ledgers.rows file, with each of its rows as one field."""
-    cursor = _Cursor(data, offset)
+    cursor = Cursor(data, offset)
     cursor.magic("a group of ledger rows")
     cursor.number(4, "version", "of the group")
     cursor.number(8, "sequence", "one more in each group")
@@ -291,13 +221,3 @@ def _row(data: bytes) -> str:
     state = ", fenced" if decoded.fenced else ""
     dead = ", deleted" if decoded.tombstone else ""
     return f"ledger {decoded.ledger_id}, change {decoded.change}, {digest_type}{state}{dead}"
-
-
-def _count(piece: bytes) -> str:
-    return f"{len(piece)} byte{'' if len(piece) == 1 else 's'}"
-
-
-def _text(piece: bytes) -> str:
-    """A glance at bytes that may be text."""
-    glance = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece[:24])
-    return f"“{glance}{'…' if len(piece) > 24 else ''}”"

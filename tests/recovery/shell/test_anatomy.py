@@ -18,7 +18,7 @@ from storage.row import LedgerRow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.shell.anatomy import Field
+    from recovery.shell.fields import Field
 
     Dissect = Callable[[bytes], list[Field]]
 
