@@ -20,7 +20,7 @@ from journals import (
 )
 
 from recovery.chain import Required, Verdict, judge
-from recovery.decision import Decision
+from recovery.decision import Behind, Decision, Place
 from storage.codec import journal as codec
 from storage.codec.seal import GroupFlag
 from storage.entry import DigestType
@@ -180,7 +180,9 @@ def test_groups_of_a_newer_version_behind_damage_are_proof_and_refused() -> None
     journal = three_groups()
     for group in (1, 2):
         damaged = flip(newer_seal(journal, group), 4096 + 60)
-        assert decisions(verdict({1: damaged})) == {1: Decision.UNREADABLE}
+        found = verdict({1: damaged})
+        assert decisions(found) == {1: Decision.UNREADABLE}
+        assert found.standings[0].facts.behind is Behind.PROOF
 
 
 def test_a_flipped_bit_in_a_seal_s_version_is_not_a_newer_version() -> None:
@@ -212,9 +214,15 @@ def test_damage_behind_where_a_journal_is_named_is_void() -> None:
 def test_damage_before_where_a_journal_is_named_is_rot() -> None:
     first = three_groups()
     second = OurJournal(2, synced=first.position).group(entry_record(1, 3))
-    found = verdict({1: flip(first.file(), first.ends[1] + 60), 2: second.file()})
+    damaged = flip(first.file(), first.ends[1] + 60)
+    found = verdict({1: damaged, 2: second.file()})
     assert decisions(found) == {1: Decision.ROT, 2: Decision.USE}
     assert found.is_refused
+    assert found.standings[0].end == first.ends[1]
+    # However little the mark or a trailer asks for: it is the name that counts.
+    assert decisions(verdict({1: damaged, 2: second.file()}, trailer=1))[1] is Decision.ROT
+    mark = JournalPosition(1, first.ends[0])
+    assert decisions(verdict({1: damaged, 2: second.file()}, mark))[1] is Decision.ROT
 
 
 def test_journals_between_two_links_are_void() -> None:
@@ -222,6 +230,14 @@ def test_journals_between_two_links_are_void() -> None:
     begun_and_lost = OurJournal(2, synced=first.position)
     third = OurJournal(3, synced=first.position).group(entry_record(1, 3))
     found = verdict({1: first.file(), 2: flip(begun_and_lost.file(), 3), 3: third.file()})
+    assert decisions(found) == {1: Decision.USE, 2: Decision.VOID, 3: Decision.USE}
+    assert [one.facts.place for one in found.standings] == [Place.NAMED, Place.SKIPPED, Place.NEWEST]
+
+
+def test_a_bookie_s_journal_without_records_between_two_links_is_void() -> None:
+    first = three_groups()
+    third = OurJournal(3, synced=first.position).group(entry_record(1, 3))
+    found = verdict({1: first.file(), 2: BookieJournal(2).file(), 3: third.file()})
     assert decisions(found) == {1: Decision.USE, 2: Decision.VOID, 3: Decision.USE}
 
 
@@ -235,6 +251,16 @@ def test_a_missing_journal_that_a_first_seal_names_is_refused() -> None:
     second = OurJournal(2, synced=JournalPosition(1, 8192)).group(entry_record(1, 3))
     found = verdict({2: second.file()})
     assert found.missing == (Required(1, "the first seal of 2.txn"),)
+    assert found.is_refused
+
+
+def test_what_is_required_is_missing_only_if_it_is_absent_and_not_before_the_mark() -> None:
+    first = three_groups()
+    second = OurJournal(2, synced=first.position).group(entry_record(1, 3))
+    mark = JournalPosition(1, first.ends[0])
+    assert verdict({1: first.file(), 2: second.file()}, mark, trailer=2).missing == ()
+    assert verdict({2: second.file()}, JournalPosition(2, 4096), trailer=1).missing == ()
+    assert Required(1, "the mark") in verdict({2: second.file()}, mark).missing
 
 
 def test_a_missing_journal_that_the_mark_or_its_trailer_names_is_refused() -> None:
@@ -265,6 +291,7 @@ def test_what_follows_the_mark_is_void_when_a_later_journal_goes_back_to_the_mar
     for read_after_the_crash in (first.file(), flip(first.file(), first.ends[0] + 50)):
         found = verdict({1: read_after_the_crash, 2: second.file()}, mark)
         assert decisions(found) == {1: Decision.VOID, 2: Decision.USE}
+        assert [one.facts.place for one in found.standings] == [Place.MARKED, Place.NEWEST]
 
 
 def test_journals_that_say_more_than_the_chain_that_passes_them_over_are_refused() -> None:
@@ -351,6 +378,22 @@ def test_damage_in_a_bookie_s_journal_that_is_not_the_last_is_rot() -> None:
     first, second = two_flushes(1), two_flushes(2)
     found = verdict({1: flip(first.file(), first.ends[0] + 50), 2: second.file()})
     assert decisions(found) == {1: Decision.ROT, 2: Decision.USE}
+
+
+def test_a_journal_with_a_damaged_header_is_not_nothing_behind_a_torn_tail() -> None:
+    first = two_flushes(1)
+    torn = flip(first.file(), first.ends[0] + 50)
+    found = verdict({1: torn, 2: flip(two_flushes(2).file(), 0)})
+    assert decisions(found) == {1: Decision.ROT, 2: Decision.ROT}
+
+
+def test_a_bookie_s_damaged_header_before_the_mark_does_not_matter() -> None:
+    journal = two_flushes()
+    damaged, mark = flip(journal.file(), 0), JournalPosition(1, journal.ends[0])
+    assert decisions(verdict({1: damaged}, mark)) == {1: Decision.USE}
+    torn = flip(damaged, journal.ends[0] + 50)
+    assert decisions(verdict({1: torn}, mark)) == {1: Decision.CUT}
+    assert decisions(verdict({1: damaged})) == {1: Decision.ROT}
 
 
 def test_junk_behind_the_end_is_no_silent_end() -> None:

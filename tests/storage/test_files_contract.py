@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
 
 from recovery.crashlab import SimulatedDisk
+from storage import posix_files
 from storage.errors import StoreLocked
 from storage.posix_files import PosixDirectory
 
@@ -18,13 +22,14 @@ if TYPE_CHECKING:
     from storage.files import Directory
 
 
-@pytest.fixture(params=["posix", "posix with short writes", "simulated"])
+@pytest.fixture(params=["posix", "posix in small pieces", "simulated"])
 def directory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
     """An empty directory."""
     if request.param == "simulated":
         return SimulatedDisk().root()
-    if request.param == "posix with short writes":
+    if request.param == "posix in small pieces":
         monkeypatch.setattr(os, "pwritev", _write_few(at_most=5))
+        monkeypatch.setattr(os, "pread", _read_few(at_most=3))
     return PosixDirectory(tmp_path)
 
 
@@ -36,6 +41,16 @@ class _write_few:  # noqa: N801 - stands for a function
 
     def __call__(self, descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
         return os.pwrite(descriptor, b"".join(buffers)[: self._at_most], offset)
+
+
+class _read_few:  # noqa: N801 - stands for a function
+    """A `pread` that answers with a few bytes at a time, as the system may."""
+
+    def __init__(self, *, at_most: int) -> None:
+        self._at_most, self._pread = at_most, os.pread
+
+    def __call__(self, descriptor: int, size: int, offset: int) -> bytes:
+        return self._pread(descriptor, min(size, self._at_most), offset)
 
 
 def put(directory: Directory, name: str, content: bytes) -> None:
@@ -194,8 +209,9 @@ def test_a_directory_cannot_be_made_where_a_file_is(directory: Directory) -> Non
 
     with pytest.raises(FileExistsError):
         directory.directory("a").make()
-    with pytest.raises(NotADirectoryError):
-        directory.directory("a").names()
+    for fails in (directory.directory("a").names, directory.directory("a").sync):
+        with pytest.raises(NotADirectoryError):
+            fails()
 
 
 def test_a_rename_replaces_what_had_the_name(directory: Directory) -> None:
@@ -293,3 +309,150 @@ def test_a_lock_is_on_the_file_and_not_on_its_name(directory: Directory) -> None
         directory.remove("lock")
         with directory.lock("lock"):
             pass
+
+
+# ── what only the system's files have ────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def posix(tmp_path: Path) -> PosixDirectory:
+    return PosixDirectory(tmp_path)
+
+
+def test_a_write_that_the_system_never_takes_is_an_error(
+    posix: PosixDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([2, 0])
+    monkeypatch.setattr(os, "pwritev", lambda *_: next(answers))
+    with posix.create("a") as file, pytest.raises(OSError, match="accepted no byte") as refused:
+        file.write(0, [b"four"])
+    assert refused.value.errno == errno.EIO
+    assert str(refused.value).endswith("/a'")
+
+
+class Synced:
+    """Stands for the system's syncs: notes which inodes they were asked for."""
+
+    def __init__(self) -> None:
+        self.inodes: list[int] = []
+
+    def __call__(self, descriptor: int, *_: object) -> None:
+        self.inodes.append(os.fstat(descriptor).st_ino)
+
+
+def test_a_file_s_sync_is_the_system_s_and_so_is_a_directory_s(
+    posix: PosixDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_data, of_names = Synced(), Synced()
+    monkeypatch.setattr(posix_files, "_sync_data", of_data)
+    monkeypatch.setattr(os, "fsync", of_names)
+    monkeypatch.delattr(fcntl, "F_FULLFSYNC", raising=False)
+    with posix.create("a") as file:
+        file.sync()
+    posix.sync()
+    assert of_data.inodes == [(tmp_path / "a").stat().st_ino]
+    assert of_names.inodes == [tmp_path.stat().st_ino]
+
+
+def test_where_a_sync_leaves_data_in_the_drive_the_full_one_is_used(
+    posix: PosixDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Synced()
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", full)
+    monkeypatch.setattr(posix_files, "_sync_data", None)
+    monkeypatch.setattr(os, "fsync", None)
+    with posix.create("a") as file:
+        file.sync()
+    posix.sync()
+    assert full.inodes == [(tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino]
+
+
+def test_a_new_file_may_be_read_and_written_by_whom_the_umask_allows(
+    posix: PosixDirectory, tmp_path: Path
+) -> None:
+    before = os.umask(0)
+    try:
+        posix.create("a").close()
+        posix.lock("lock").close()
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "lock")} == {0o666}
+
+
+def test_a_lock_names_the_process_that_holds_it(posix: PosixDirectory, tmp_path: Path) -> None:
+    with posix.lock("lock"):
+        with pytest.raises(StoreLocked) as busy:
+            posix.lock("lock")
+        assert busy.value.pid == os.getpid()
+        (tmp_path / "lock").write_bytes(b"nobody")
+        with pytest.raises(StoreLocked) as busy:
+            posix.lock("lock")
+        assert busy.value.pid is None
+
+
+class RemovesFirst:
+    """Stands for `_take`: the first time, somebody removes or replaces the lock's file meanwhile."""
+
+    def __init__(self, path: Path, *, replaced: bool) -> None:
+        self._path, self._replaced, self._take = path, replaced, posix_files._take
+        self.calls = 0
+
+    def __call__(self, descriptor: int, path: str) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            self._path.unlink()
+            if self._replaced:
+                self._path.touch()
+        self._take(descriptor, path)
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_a_lock_whose_file_went_away_meanwhile_is_taken_anew(
+    posix: PosixDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    take = RemovesFirst(tmp_path / "lock", replaced=replaced)
+    monkeypatch.setattr(posix_files, "_take", take)
+    with posix.lock("lock"):
+        assert take.calls == 2
+        with pytest.raises(StoreLocked):
+            posix.lock("lock")
+
+
+class Open:
+    """Notes which descriptors are open."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.descriptors: set[int] = set()
+        self._open, self._close = os.open, os.close
+        monkeypatch.setattr(os, "open", self.open)
+        monkeypatch.setattr(os, "close", self.close)
+
+    def open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
+        descriptor = self._open(path, flags, mode)
+        self.descriptors.add(descriptor)
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        self.descriptors.remove(descriptor)
+        self._close(descriptor)
+
+
+def test_whatever_happens_no_descriptor_stays_open(
+    posix: PosixDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Open(monkeypatch)
+    with posix.create("a") as file:
+        file.write(0, [b"x"])
+    with posix.open("a") as again:
+        again.read(0, 1)
+    posix.sync()
+    monkeypatch.setattr(posix_files, "_take", RemovesFirst(tmp_path / "lock", replaced=False))
+    with posix.lock("lock"):
+        with pytest.raises(StoreLocked):
+            posix.lock("lock")
+        assert len(opened.descriptors) == 1
+    monkeypatch.setattr(posix_files, "_sync", lambda *_: (tmp_path / "nothing").stat())
+    with pytest.raises(FileNotFoundError):
+        posix.sync()
+    assert opened.descriptors == set()

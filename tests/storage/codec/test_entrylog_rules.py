@@ -5,16 +5,20 @@ from __future__ import annotations
 import struct
 
 import pytest
+from crc32c import crc32c
 from entrylogs import Log, direct_log, entries, items, reader
 from hypothesis import given
 from hypothesis import strategies as st
-from journals import entry_bytes, flip
+from journals import change, entry_bytes, flip
 
 from storage.codec import entrylog as codec
 from storage.codec.entrylog import Origin
+from storage.entry import RECORD_SIZE_MAX
+from storage.entrylog_reader import LogEntry, NotSealed
 from storage.entrylog_scan import LogFiller
 from storage.errors import InvalidFormat
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
+from storage.position import EntryLocation
 
 ORIGIN = Origin(bytes(range(16)), 0x1122334455667788)
 
@@ -66,7 +70,8 @@ def test_a_log_shorter_than_its_header_is_empty(size: int) -> None:
         (4, struct.pack(">i", 2), Flaw.FUTURE_VERSION),
         (4, struct.pack(">i", -1), Flaw.BAD_VERSION),
         (8, struct.pack(">q", -1), Flaw.BAD_MAP),
-        (8, struct.pack(">q", 1000), Flaw.BAD_MAP),
+        (8, struct.pack(">q", 1), Flaw.BAD_MAP),
+        (8, struct.pack(">q", 1023), Flaw.BAD_MAP),
         (16, struct.pack(">i", -1), Flaw.BAD_MAP),
     ],
 )
@@ -75,7 +80,26 @@ def test_headers_nobody_wrote(start: int, replacement: bytes, flaw: Flaw) -> Non
     header[start : start + len(replacement)] = replacement
     answer = codec.decode_header(header)
     assert isinstance(answer, Damaged)
-    assert answer.flaw is flaw
+    assert (answer.flaw, answer.offset) == (flaw, min(start, codec.MAP_FIELDS_OFFSET))
+
+
+def test_a_map_may_stand_right_behind_the_header() -> None:
+    header = codec.encode_header()[:8] + codec.encode_map_fields(1024, 0)
+    assert codec.decode_header(header.ljust(1024, b"\0")) == codec.Header(1, 1024, 0)
+
+
+def test_a_header_of_zeros_is_one_from_before_headers_whatever_follows() -> None:
+    assert codec.decode_header(bytes(1024)) == codec.Header(version=0)
+    assert codec.decode_header(bytes(1024) + b"more") == codec.Header(version=0)
+    assert codec.decode_header(codec.encode_header(ORIGIN) + b"more") == codec.Header(origin=ORIGIN)
+
+
+def test_a_newer_mark_of_ours_is_refused_as_newer_and_a_damaged_one_as_damaged() -> None:
+    header = change(codec.encode_header(ORIGIN), 24, struct.pack(">I", 2))
+    assert codec.decode_header(header) == Damaged(0, Flaw.CHECKSUM)
+    checksum = crc32c(header[20:52], crc32c(header[:8]))
+    newer = change(header, 52, struct.pack(">I", checksum))
+    assert codec.decode_header(newer) == Damaged(24, Flaw.FUTURE_VERSION, "origin 2")
 
 
 def test_a_record_s_location_is_four_behind_its_length() -> None:
@@ -99,6 +123,25 @@ def test_a_filler_ends_at_4096_and_every_scan_skips_it(position: int) -> None:
         assert not any(filler[20:])
 
 
+@pytest.mark.parametrize(
+    ("missing", "size"), [(0, 0), (1, 4097), (19, 4115), (20, 20), (21, 21), (4095, 4095)]
+)
+def test_a_filler_takes_at_least_its_length_and_its_ids(missing: int, size: int) -> None:
+    assert len(codec.encode_filler(8192 - missing)) == size
+
+
+@pytest.mark.parametrize("size", [0, 15, RECORD_SIZE_MAX + 1])
+def test_a_record_that_no_reader_would_believe_is_not_written(size: int) -> None:
+    with pytest.raises(InvalidFormat):
+        codec.encode_record(bytes(size))
+
+
+@pytest.mark.parametrize("size", [16, RECORD_SIZE_MAX])
+def test_the_smallest_and_the_largest_record(size: int) -> None:
+    assert codec.encode_record(bytes(size))[:4] == struct.pack(">i", size)
+    assert frame(size, 2**32) == codec.Frame(codec.FrameKind.ENTRY, 2048, 2052, 2052 + size)
+
+
 @given(st.dictionaries(st.integers(0, 2**63 - 1), st.integers(0, 2**40), max_size=40))
 def test_a_ledgers_map_reads_back(sizes: dict[int, int]) -> None:
     batches = codec.encode_ledgers_map(sizes)
@@ -120,7 +163,24 @@ def test_a_ledgers_map_has_batches_of_at_most_10000(count: int, batches: int) ->
 def test_a_map_whose_count_disagrees_is_damage(count: int) -> None:
     body = bytearray(codec.encode_ledgers_map({1: 10, 2: 20})[0][4:])
     body[16:20] = struct.pack(">i", count)
-    assert isinstance(codec.decode_map_batch(body), Damaged)
+    assert codec.decode_map_batch(body) == Damaged(16, Flaw.BAD_MAP, f"{count} ledgers in a record of 52")
+
+
+def test_a_map_of_no_ledgers_is_sound() -> None:
+    assert codec.decode_map_batch(struct.pack(">qqi", -1, -2, 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "damage"),
+    [
+        (bytes(19), Damaged(0, Flaw.BAD_MAP, "a record too short for a map")),
+        (struct.pack(">qqi", -1, -3, 0), Damaged(0, Flaw.BAD_MAP, "another record inside the map")),
+        (struct.pack(">qqiqq", -1, -2, 1, -1, 30), Damaged(20, Flaw.BAD_MAP, "a negative ledger or size")),
+        (struct.pack(">qqiqq", -1, -2, 1, 30, -1), Damaged(20, Flaw.BAD_MAP, "a negative ledger or size")),
+    ],
+)
+def test_a_map_s_damage_has_its_place(body: bytes, damage: Damaged) -> None:
+    assert codec.decode_map_batch(body) == damage
 
 
 def frame(size: int, remaining: int, ledger_id: int = 1, entry_id: int = 1) -> object:
@@ -144,6 +204,8 @@ def test_sizes_and_what_they_mean() -> None:
     assert frame(40, 100, entry_id=-1) == Damaged(2048, Flaw.ENTRY_NEGATIVE, "entry -1")
     assert codec.frame(b"\0\0", 2048, 2) == EndOfData(2048)
     assert codec.frame(b"\0\1", 2048, 2) == Torn(2048, Flaw.LENGTH_CUT)
+    assert codec.frame(b"\0\0\0\x20", 2048, 4) == Torn(2048, Flaw.BODY_CUT)
+    assert codec.frame(bytes(4), 2048, 4) == EndOfData(2048)
 
 
 @pytest.mark.parametrize("missing", [1, 2, 3, 4, 100, 4095])
@@ -151,6 +213,12 @@ def test_a_direct_writer_s_padding_reaches_to_the_next_block(missing: int) -> No
     offset = 8192 - missing
     prefix = bytes([0xF0] * min(missing, 20)) + b"\0" * 20
     assert codec.frame(prefix[:20], offset, missing + 100) == codec.DirectPadding(offset, 8192)
+
+
+@pytest.mark.parametrize("left", [1, 3, 4, 100])
+def test_a_direct_writer_s_padding_ends_with_the_file(left: int) -> None:
+    prefix = bytes([0xF0] * min(left, 20))
+    assert codec.frame(prefix, 4196, left) == codec.DirectPadding(4196, 4196 + left)
 
 
 def test_a_direct_writer_s_log_is_read() -> None:
@@ -161,3 +229,98 @@ def test_a_direct_writer_s_log_is_read() -> None:
     assert reader(direct_log()).ledgers_map() == {
         1: sum(4 + len(entry_bytes(1, number)) for number in range(3))
     }
+
+
+# ── reading by place ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("bytes_there", "answer"),
+    [
+        (b"", EndOfData(1024)),
+        (bytes(100), EndOfData(1024)),
+        (struct.pack(">iqq", 100, 1, 1), Torn(1024, Flaw.BODY_CUT)),
+        (struct.pack(">iqq", 3, 1, 1), Damaged(1024, Flaw.LENGTH_TOO_SMALL, "size 3")),
+        (codec.encode_ledgers_map({1: 2})[0], Damaged(1024, Flaw.NOT_A_RECORD)),
+        (codec.encode_filler(1024), Damaged(1024, Flaw.NOT_A_RECORD)),
+        (b"\xf0" * 100, Damaged(1024, Flaw.NOT_A_RECORD)),
+    ],
+    ids=["end", "zeros", "torn", "damaged", "map", "filler", "direct padding"],
+)
+def test_a_location_without_an_entry_says_what_is_there(bytes_there: bytes, answer: object) -> None:
+    opened = reader(codec.encode_header() + bytes_there)
+    assert opened.read(EntryLocation(0, 1028)) == answer
+
+
+def test_the_first_location_is_right_behind_the_header_and_the_first_length() -> None:
+    opened = reader(Log().add(entry_bytes(1, 0)).file())
+    assert isinstance(opened.read(EntryLocation(0, 1028)), LogEntry)
+    assert isinstance(opened.read(EntryLocation(0, 1027)), Damaged)
+
+
+# ── the ledgers map ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def sealed(map_offset: int, count: int, behind: bytes = b"") -> bytes:
+    """A log of one entry that says its map is there, and what stands behind the entry."""
+    log = change(Log().add(entry_bytes(1, 0)).file(), 8, codec.encode_map_fields(map_offset, count))
+    return log + behind
+
+
+PLACE = len(Log().add(entry_bytes(1, 0)).data)
+BYTES = PLACE - 1024
+ONE_MAP = codec.encode_ledgers_map({1: BYTES})[0]
+
+
+@pytest.mark.parametrize(
+    ("behind", "answer"),
+    [
+        (ONE_MAP, {1: BYTES}),
+        (ONE_MAP + bytes(50), {1: BYTES}),
+        (ONE_MAP + b"\xf0" * 50, {1: BYTES}),
+        (
+            codec.encode_ledgers_map({1: BYTES + 1})[0],
+            Damaged(8, Flaw.BAD_MAP, "more bytes than stand before the map"),
+        ),
+        (
+            codec.encode_ledgers_map({1: 5, 2: 6})[0],
+            Damaged(8, Flaw.BAD_MAP, "2 ledgers, 1 in the header"),
+        ),
+        (ONE_MAP[:-1], Damaged(PLACE, Flaw.BAD_MAP, Flaw.BODY_CUT.value)),
+        (ONE_MAP + b"\0\0\0\3", Damaged(PLACE + 40, Flaw.BAD_MAP, Flaw.LENGTH_TOO_SMALL.value)),
+        (
+            ONE_MAP + codec.encode_record(entry_bytes(1, 1)),
+            Damaged(PLACE + 40, Flaw.BAD_MAP, "another record inside the map"),
+        ),
+        (
+            codec.encode_record(struct.pack(">qqi", -1, -2, 7)),
+            Damaged(PLACE, Flaw.BAD_MAP, "7 ledgers in a record of 20"),
+        ),
+    ],
+    ids=[
+        "sound",
+        "zeros behind",
+        "direct padding behind",
+        "a byte too many",
+        "a ledger too many",
+        "torn",
+        "damaged behind",
+        "an entry behind",
+        "contradicting",
+    ],
+)
+def test_a_map_is_believed_only_as_a_whole(behind: bytes, answer: object) -> None:
+    assert reader(sealed(PLACE, 1, behind)).ledgers_map() == answer
+
+
+def test_a_sealed_log_without_a_ledger_in_its_map_is_damaged() -> None:
+    answer = reader(sealed(PLACE, 0, bytes(100))).ledgers_map()
+    assert answer == Damaged(8, Flaw.BAD_MAP, "0 ledgers, 0 in the header")
+
+
+def test_what_is_not_sealed_has_no_map_and_a_damaged_header_says_so() -> None:
+    assert reader(Log().add(entry_bytes(1, 0)).file()).ledgers_map() == NotSealed()
+    assert reader(b"short").ledgers_map() == NotSealed()
+    old = change(sealed(PLACE, 1, ONE_MAP), 4, bytes(4))
+    assert reader(old).ledgers_map() == NotSealed()
+    assert reader(change(old, 0, b"x")).ledgers_map() == Damaged(0, Flaw.BAD_MAGIC)

@@ -8,14 +8,14 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
-from journals import OurJournal, entry_record, flip, reader
+from journals import OurJournal, change, entry_record, flip, reader
 
 from storage.codec import journal as codec
 from storage.codec import seal as seal_codec
 from storage.codec.seal import GroupFlag, Seal
 from storage.entry import RECORD_SIZE_MAX
 from storage.errors import InvalidFormat
-from storage.journal_groups import Group, groups
+from storage.journal_groups import Group, GroupWatch, groups
 from storage.journal_reader import StoredPadding, StoredRecord
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
 from storage.position import JournalPosition
@@ -369,3 +369,106 @@ def test_a_payload_that_contains_a_journal_does_not_pass_for_one() -> None:
     damaged = bytearray(outer.file())
     damaged[4096 + 50] ^= 1
     assert list(reader(bytes(damaged), 5).seals_behind(4096)) == []
+
+
+def resealed(group: bytes, flags: int) -> bytes:
+    """The group with other flags in its seal, and the checksum that belongs to them."""
+    changed = group[:-59] + bytes([flags]) + group[-58:-4]
+    return changed + crc32c(changed).to_bytes(4, "big")
+
+
+def test_an_atomic_group_is_a_group_like_any_other() -> None:
+    journal = OurJournal(5).group(entry_record(1, 0), entry_record(1, 1), flags=GroupFlag.ATOMIC)
+    journal.group(entry_record(1, 2))
+    first, second, end = groups(reader(journal.file(), 5))
+    assert isinstance(first, Group)
+    assert isinstance(second, Group)
+    assert (first.seal.flags, first.record_count) == (GroupFlag.ATOMIC, 2)
+    assert (second.seal.flags, second.record_count) == (GroupFlag.NONE, 1)
+    assert end == EndOfData(journal.end)
+    assert [stored.flaw for stored in reader(journal.file(), 5).seals_behind(0)] == [None, None]
+
+
+def test_an_atomic_mark_counts_only_in_front_of_its_group() -> None:
+    data = OurJournal(5).group(entry_record(1, 0) + seal_codec.encode_atomic_mark()).file()
+    group = resealed(data[4096:8192], GroupFlag.ATOMIC)
+    assert group_flaw(data[:4096] + group + data[8192:]) is Flaw.SEAL_MISSING
+
+
+@pytest.mark.parametrize("offset", [8, 32, 40, 48], ids=["journal", "start", "durable in", "durable to"])
+def test_a_seal_with_a_negative_place_is_nobody_s(offset: int) -> None:
+    tail = OurJournal(5).group(entry_record(1, 0)).file()[8192 - 64 : 8192]
+    for changed, flaw in ((tail, None), (change(tail, offset, b"\x80"), Flaw.BAD_FIELD)):
+        stored = seal_codec.decode(changed)
+        assert isinstance(stored, seal_codec.StoredSeal)
+        assert stored.flaw is flaw
+
+
+@pytest.mark.parametrize(("flags", "flaw"), [(0, None), (1, None), (2, Flaw.BAD_FIELD), (3, Flaw.BAD_FIELD)])
+def test_a_seal_with_flags_that_nobody_knows_is_nobody_s(flags: int, flaw: Flaw | None) -> None:
+    tail = resealed(OurJournal(5).group(entry_record(1, 0)).file()[4096:8192], flags)[-64:]
+    stored = seal_codec.decode(tail)
+    assert isinstance(stored, seal_codec.StoredSeal)
+    assert stored.flaw is flaw
+
+
+def test_a_watch_knows_the_first_record_that_no_seal_has_vouched_for() -> None:
+    journal = OurJournal(5).group(entry_record(1, 0), entry_record(1, 1))
+    opened = reader(journal.file(), 5)
+    watch = GroupWatch(opened, 4096)
+    seen = []
+    for item in opened.items(4096):
+        if isinstance(item, StoredRecord):
+            watch.record(item)
+        elif isinstance(item, StoredPadding):
+            watch.padding(item)
+        seen.append(watch.first_record)
+    assert seen == [4096, 4096, None, None]
+
+
+def test_only_the_first_512_bytes_are_the_header() -> None:
+    for header in (codec.Header(6, 99), codec.Header(6), codec.Header(4)):
+        assert codec.decode_header(codec.encode_header(header).ljust(512, b"\0") + b"more") == header
+    assert codec.decode_header(bytes(512) + b"more") == codec.Void()
+
+
+def test_a_damaged_header_is_damaged_as_a_whole() -> None:
+    encoded = codec.encode_header(codec.Header(6, 99))
+    assert codec.decode_header(flip(encoded, 300)) == Damaged(0, Flaw.CHECKSUM)
+
+
+def test_a_newer_version_is_newer_even_if_the_file_is_short() -> None:
+    assert codec.decode_header(b"BKLG\0\0\0\7" + bytes(100)) == Damaged(4, Flaw.FUTURE_VERSION, "version 7")
+
+
+@pytest.mark.parametrize(
+    ("body", "damage"),
+    [
+        (struct.pack(">qq", -1, 5), Damaged(0, Flaw.LEDGER_NEGATIVE, "ledger -1")),
+        (struct.pack(">qqx", 1, codec.FENCE), Damaged(0, Flaw.INNER_LENGTH)),
+        (struct.pack(">qq", 1, codec.LEDGER_KEY), Damaged(16, Flaw.INNER_LENGTH)),
+        (struct.pack(">qqxxx", 1, codec.EXPLICIT_LAC), Damaged(16, Flaw.INNER_LENGTH)),
+        (struct.pack(">qqi", 1, codec.LEDGER_KEY, 1), Damaged(16, Flaw.INNER_LENGTH, "1 in a body of 20")),
+    ],
+)
+def test_a_record_s_damage_has_its_place(body: bytes, damage: Damaged) -> None:
+    assert codec.decode_record(body, 6) == damage
+
+
+def test_the_place_of_a_record_too_new_is_its_entry_id() -> None:
+    answer = codec.decode_record(codec.encode_fence(1)[4:], 3)
+    assert answer == Damaged(8, Flaw.RECORD_TOO_NEW, "entry id -8192 in version 3")
+
+
+def test_entry_ids_are_an_entry_s_from_0_on() -> None:
+    assert codec.decode_record(struct.pack(">qq", 0, 0), 6) == codec.EntryRecord(0, 0, bytes(16))
+    body = struct.pack(">qq", 0, -1)
+    assert codec.decode_record(body, 1) == codec.UnknownRecord(0, -1, body)
+
+
+def test_the_limits_of_a_record_s_length() -> None:
+    assert frame(RECORD_SIZE_MAX, 2**32) == codec.Frame(
+        codec.FrameKind.RECORD, 512, 516, 516 + RECORD_SIZE_MAX
+    )
+    assert codec.frame(b"\0\0\0\x20", 512, 4, codec.Header(6)) == Torn(512, Flaw.BODY_CUT)
+    assert codec.frame(bytes(4), 512, 4, codec.Header(6)) == EndOfData(512)

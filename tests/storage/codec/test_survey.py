@@ -95,3 +95,94 @@ def test_proving_is_stricter_than_checking() -> None:
     assert not verifier.proves(ledger(DigestType.DUMMY)[3])
     assert not verifier.proves(flip(ledger(DigestType.CRC32C)[3], 33))
     assert not verifier.proves(b"short")
+
+
+def crc_ledgers(*ledger_ids: int) -> DigestSurvey:
+    counted = DigestSurvey()
+    for ledger_id in ledger_ids:
+        counted.observe(ledger(DigestType.CRC32C, ledger_id)[0])
+    return counted
+
+
+def test_a_ledger_without_evidence_is_doubted_where_all_others_agree_on_a_crc() -> None:
+    counted = crc_ledgers(1, 2)
+    assert [counted.doubts(ledger_id) for ledger_id in (1, 2, 9)] == [False, False, True]
+    counted.saw_key(9)
+    assert not counted.doubts(9)
+
+
+@pytest.mark.parametrize("other", [DigestType.CRC32, DigestType.MAC, DigestType.DUMMY])
+def test_no_ledger_is_doubted_where_the_others_differ(other: DigestType) -> None:
+    counted = crc_ledgers(1)
+    counted.observe(ledger(other, 2)[0])
+    assert not counted.doubts(9)
+
+
+@pytest.mark.parametrize("kind", [DigestType.MAC, DigestType.DUMMY])
+def test_no_ledger_is_doubted_where_the_others_cannot_be_verified(kind: DigestType) -> None:
+    counted = DigestSurvey()
+    counted.observe(ledger(kind)[0])
+    assert not counted.doubts(9)
+    assert not DigestSurvey().doubts(9)
+
+
+def test_a_declared_ledger_is_not_doubted() -> None:
+    verifier = EntryVerifier({9: digester(DigestType.DUMMY)})
+    verifier.check(ledger(DigestType.CRC32C)[0])
+    assert [verifier.doubts(ledger_id) for ledger_id in (8, 9)] == [True, False]
+
+
+def test_a_ledger_that_looked_different_at_first_agrees_in_the_end() -> None:
+    entries = ledger(DigestType.CRC32C)
+    looks_like_crc32 = Entry(1, 0, -1, len(PAYLOADS[0]), b"1234" + PAYLOADS[0])
+    encoded = entry_codec.encode(looks_like_crc32, digester(DigestType.CRC32C))
+    counted = crc_ledgers(2)
+    counted.observe(flip(encoded, len(encoded) - 1))
+    assert counted.digest_type(1) is DigestType.CRC32
+    assert not counted.doubts(9)
+    for data in entries[:2]:
+        counted.observe(data)
+    assert counted.digest_type(1) is DigestType.CRC32C
+    assert counted.doubts(9)
+
+
+def test_a_forgotten_ledger_disagrees_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "LEDGERS_MAX", 2)
+    counted = DigestSurvey()
+    counted.observe(ledger(DigestType.CRC32, 1)[0])
+    counted.observe(ledger(DigestType.CRC32C, 2)[0])
+    assert not counted.doubts(9)
+    counted.observe(ledger(DigestType.CRC32C, 3)[0])
+    assert counted.doubts(9)
+
+
+def test_only_so_many_keys_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = crc_ledgers(1)
+    monkeypatch.setattr(survey, "LEDGERS_MAX", 2)
+    for ledger_id in (7, 8, 9):
+        counted.saw_key(ledger_id)
+    assert [counted.doubts(ledger_id) for ledger_id in (7, 8, 9)] == [False, False, True]
+
+
+def test_a_ledger_that_all_votes_agree_on_is_settled_for_good() -> None:
+    assert surveyed(ledger(DigestType.CRC32C) + ledger(DigestType.CRC32) * 9) is DigestType.CRC32C
+
+
+def test_a_ledger_with_votes_for_two_types_goes_on_counting() -> None:
+    entries = [*ledger(DigestType.CRC32)[:3], *ledger(DigestType.CRC32C)[:1], *ledger(DigestType.CRC32C)]
+    assert surveyed(entries) is DigestType.CRC32C
+
+
+def test_lengths_tell_nothing_across_a_gap() -> None:
+    first = Entry(1, 3, 2, 100, b"a" * 20)
+    behind_a_gap = Entry(1, 5, 4, 100 + 12 + 20, b"b" * 20)
+    assert (
+        surveyed([entry_codec.encode(one, digester(DigestType.MAC)) for one in (first, behind_a_gap)]) is None
+    )
+
+
+def test_what_is_too_short_for_a_digest_is_never_ok() -> None:
+    verifier = EntryVerifier({1: digester(DigestType.CRC32C)})
+    entry = ledger(DigestType.CRC32C)[0]
+    assert {verifier.check(entry[:size]) for size in range(16)} == {DigestCheck.UNVERIFIED}
+    assert {verifier.check(entry[:size]) for size in range(16, 36)} == {DigestCheck.MISMATCH}
