@@ -20,7 +20,7 @@ from journals import (
 )
 
 from recovery.chain import Required, Verdict, judge
-from recovery.decision import Behind, Decision, Place
+from recovery.decision import Behind, Decision, Following, Place
 from storage.codec import journal as codec
 from storage.codec.seal import GroupFlag
 from storage.entry import DigestType
@@ -142,6 +142,16 @@ def test_ours_without_any_seal_is_neither_rot_nor_foreign() -> None:
     assert decisions(verdict({1: journal.file()})) == {1: Decision.KEEP}
 
 
+def test_a_torn_group_behind_the_mark_is_still_ours() -> None:
+    journal = three_groups()
+    mark = journal.position
+    start = journal.end
+    journal.group(entry_record(1, 3), entry_record(1, 4))
+    found = verdict({1: zero(journal.file(), journal.end - 64, journal.end)}, mark)
+    assert decisions(found) == {1: Decision.KEEP}
+    assert (found.standings[0].scan.kept.start, found.standings[0].scan.kept.count) == (start, 2)
+
+
 def test_the_first_group_of_a_new_journal_is_kept_as_far_as_it_verifies() -> None:
     first = three_groups()
     second = OurJournal(2, synced=first.position)
@@ -201,6 +211,7 @@ def test_a_named_journal_counts_exactly_up_to_where_it_is_named() -> None:
     found = verdict({1: first.file(), 2: second.file()})
     assert decisions(found) == {1: Decision.USE, 2: Decision.USE}
     assert found.standings[0].end == first.ends[1]
+    assert [one.facts.following for one in found.standings] == [Following.SOME, Following.NONE]
     assert found.durable_up_to == named
 
 

@@ -48,6 +48,8 @@ from storage.window import CHUNK_SIZE, LOOK_BEHIND, Window
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from storage.codec.digest import Buffer
+
 MEMORY_MAX = 64 << 20
 
 
@@ -871,6 +873,16 @@ HARD_PAYLOADS = {
 }
 
 
+class Weighing(EntryVerifier):
+    """Counts the bytes that it was asked to prove."""
+
+    weight = 0
+
+    def proves(self, data: Buffer) -> bool:
+        self.weight += len(data)
+        return super().proves(data)
+
+
 @pytest.mark.parametrize("payload", HARD_PAYLOADS.values(), ids=HARD_PAYLOADS)
 def test_a_payload_full_of_places_that_could_be_records_is_searched_in_linear_reading(payload: bytes) -> None:
     log = Log().add(
@@ -879,9 +891,11 @@ def test_a_payload_full_of_places_that_could_be_records_is_searched_in_linear_re
         *(entry_bytes(1, n, b"x" * 9000) for n in range(2, 300)),
     )
     damaged = Counting(change(log.file(), log.places[1], struct.pack(">i", 2**24 - 7)))
-    opened = EntryLogReader(damaged, 0, EntryVerifier())
+    verifier = Weighing()
+    opened = EntryLogReader(damaged, 0, verifier)
     assert entries(list(entrylog_scan.items(opened))) == [(1, number) for number in range(300)]
     assert damaged.count < 64 * len(log.data)
+    assert verifier.weight < 64 * len(log.data)
     journal = BookieJournal(1, size=1 << 21).flush(entry_record(1, 0)).flush(entry_record(1, 1, payload))
     torn = Counting(flip(journal.file(), journal.ends[0] + 50))
     facts = scan(JournalReader(torn, 1), EntryVerifier())

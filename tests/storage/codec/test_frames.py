@@ -88,11 +88,12 @@ def test_errors_that_would_cancel_in_a_sum_are_named(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_crc32_needs_zeros_in_its_upper_half(kernel: Kernel) -> None:
+@pytest.mark.parametrize("byte", range(4))
+def test_a_crc32_needs_zeros_in_its_upper_half(kernel: Kernel, byte: int) -> None:
     digest = digester(DigestType.CRC32)
     data = bytearray(block([64] * 20, digest))
     found = kernel.split_log(data, 0)
-    data[found.starts[7] + 33] = 1
+    data[found.starts[7] + 32 + byte] = 1
     assert kernel.mismatches(data, found, digest) == [7]
 
 
@@ -173,7 +174,16 @@ def test_anything_at_all_is_split_alike(data: bytes) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(
-    ("ledger_id", "entry_id", "splits"), [(0, 0, True), (-1, 5, False), (5, -1, False), (-2, -2, False)]
+    ("ledger_id", "entry_id", "splits"),
+    [
+        (0, 0, True),
+        (2**55, 2**55, True),
+        (-1, 5, False),
+        (5, -1, False),
+        (-2, -2, False),
+        (-(2**63), 5, False),
+        (5, -(2**63), False),
+    ],
 )
 def test_splitting_stops_at_negative_ids(kernel: Kernel, ledger_id: int, entry_id: int, splits: bool) -> None:
     data = block([50] * 12, digester(DigestType.CRC32C))
