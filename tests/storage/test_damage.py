@@ -1079,11 +1079,11 @@ def test_a_record_is_found_wherever_the_chunks_of_the_search_end(record: bytes) 
 
 @pytest.mark.usefixtures("small_chunks")
 def test_no_place_is_judged_twice_and_none_outside_the_range() -> None:
-    for lead in range(len(FOUND)):
-        window = Window(MemoryFile(b"\xee" * lead + FOUND * 10))
+    window = Window(MemoryFile(FOUND * 10))
+    for start in range(1, len(FOUND) + 1):
         judge = Judge(sound=False)
-        assert resync.find_record(window, lead + 1, judge, lead + 7 * len(FOUND)) is None
-        assert judge.places == [lead + number * len(FOUND) for number in range(1, 7)]
+        assert resync.find_record(window, start, judge, 7 * len(FOUND)) is None
+        assert judge.places == [number * len(FOUND) for number in range(1, 7)]
 
 
 def test_a_record_that_begins_at_the_last_place_of_the_range_is_found() -> None:
