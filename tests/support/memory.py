@@ -1,4 +1,4 @@
-"""A file in memory, for reading."""
+"""Files in memory, for reading."""
 
 from __future__ import annotations
 
@@ -31,3 +31,56 @@ class MemoryFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         self.close()
+
+
+class Counting(MemoryFile):
+    """Counts the bytes that are read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.count = 0
+
+    def read(self, offset: int, size: int) -> bytes:
+        self.count += size
+        return super().read(offset, size)
+
+
+class Growing(MemoryFile):
+    """A file of zeros into which a live writer puts a journal after a number of reads."""
+
+    def __init__(self, before: bytes, after: bytes, reads: int) -> None:
+        super().__init__(before)
+        self._after, self._reads = after, reads
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self._reads == 0:
+            self._data = self._after
+        self._reads -= 1
+        return super().read(offset, size)
+
+
+class Sparse:
+    """A huge file of zeros with a few bytes in front, which allocates only what is asked for."""
+
+    name = "sparse"
+
+    def __init__(self, front: bytes, size: int) -> None:
+        self._front, self._size = front, size
+        self.largest = 0
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, offset: int, size: int) -> bytes:
+        self.largest = max(self.largest, size)
+        size = min(size, self._size - offset)
+        return self._front[offset : offset + size].ljust(size, b"\0")
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Sparse:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass

@@ -389,6 +389,10 @@ def test_an_atomic_group_is_a_group_like_any_other() -> None:
     assert [stored.flaw for stored in reader(journal.file(), 5).seals_behind(0)] == [None, None]
 
 
+def test_an_atomic_mark_is_four_letters_in_a_padding_record() -> None:
+    assert seal_codec.encode_atomic_mark() == struct.pack(">ii", -0x100, 4) + b"LSAT"
+
+
 def test_an_atomic_mark_counts_only_in_front_of_its_group() -> None:
     data = OurJournal(5).group(entry_record(1, 0) + seal_codec.encode_atomic_mark()).file()
     group = resealed(data[4096:8192], GroupFlag.ATOMIC)
