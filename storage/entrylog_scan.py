@@ -128,6 +128,8 @@ def _items_at(reader: EntryLogReader, at: int) -> Sequence[Found] | Stop:
             return [entry] if entry.check is DigestCheck.OK else _second_look(reader, entry)
         case codec.Frame(kind=codec.FrameKind.MAP):
             return [reader.map_record(frame)]
+        case codec.DirectPadding() if not _is_padding(reader, frame):
+            return _behind_damage(reader, at, Flaw.NOT_A_RECORD)
         case codec.Frame() if not _is_filling(reader, frame):
             return _behind_damage(reader, at, Flaw.NOT_ZERO)
         case codec.Frame() | codec.DirectPadding():
@@ -192,7 +194,10 @@ def _is_sound(reader: EntryLogReader, place: int, limit: int) -> bool:
     frame = reader.frame_at(place)
     if not isinstance(frame, codec.Frame) or frame.end > limit:
         return False
-    if frame.end - frame.body > _SMALL and not _begins_something(reader, frame.end):
+    ledger_id, _ = IDS.unpack_from(reader.window.peek(frame.body, IDS.size))
+    unknown = reader.verifier.digester(ledger_id) is None
+    # A place inside a payload hardly ever names a known ledger; a true one goes on to something.
+    if unknown and frame.end - frame.body > _SMALL and not _begins_something(reader, frame.end):
         return False
     body = reader.body(frame)
     match frame.kind:
@@ -207,6 +212,12 @@ def _is_sound(reader: EntryLogReader, place: int, limit: int) -> bool:
 def _is_filling(reader: EntryLogReader, frame: codec.Frame) -> bool:
     """Whether nothing but zeros fills it: a size that grew has swallowed records."""
     return not any(reader.body(frame)[IDS.size :])
+
+
+def _is_padding(reader: EntryLogReader, padding: codec.DirectPadding) -> bool:
+    """Whether it is padding up to its end, and not a damaged size in front of a record."""
+    size = padding.end - padding.offset
+    return bytes(reader.window.view(padding.offset, size)).count(codec.DIRECT_FILL) == size
 
 
 def _is_framed(reader: EntryLogReader, frame: codec.Frame) -> bool:

@@ -49,8 +49,10 @@ def _is_entry(reader: JournalReader, verifier: EntryVerifier, place: int, limit:
     frame = reader.frame_at(place)
     if not isinstance(frame, codec.Frame) or frame.kind is not codec.FrameKind.RECORD or frame.end > limit:
         return False
-    if frame.end - frame.body > _SMALL and not _goes_on_at(reader, frame.end):
-        return False
+    ledger_id, _ = entry_codec.IDS.unpack_from(reader.window.peek(frame.body, entry_codec.IDS.size))
+    if frame.end - frame.body > _SMALL and verifier.digester(ledger_id) is None:
+        # A place inside a payload hardly ever names a known ledger; a true one goes on to something.
+        return _goes_on_at(reader, frame.end) and verifier.proves(reader.body(frame))
     return verifier.proves(reader.body(frame))
 
 
@@ -83,6 +85,9 @@ def _is_flush(reader: JournalReader, verifier: EntryVerifier, place: int) -> boo
 
 
 def _is_unverifiable(reader: JournalReader, verifier: EntryVerifier, frame: codec.Frame) -> bool:
+    _, entry_id = entry_codec.IDS.unpack_from(reader.window.peek(frame.body, entry_codec.IDS.size))
+    if entry_id in (codec.LEDGER_KEY, codec.FENCE, codec.EXPLICIT_LAC):
+        return not isinstance(codec.decode_record(reader.body(frame), reader.framing.version), Damaged)
     head = entry_codec.decode_head(reader.window.peek(frame.body, entry_codec.HEAD.size))
     if isinstance(head, Damaged):
         return False

@@ -172,7 +172,8 @@ class EntryVerifier:
         head = entry_codec.decode_head(data)
         if isinstance(head, Damaged):
             return False
-        if matching_checksum(data) is not None:
-            return True
         known = self.digester(head.ledger_id)
+        # What was declared is not questioned; what was inferred may be wrong where a CRC matches.
+        if head.ledger_id not in self._declared and matching_checksum(data) is not None:
+            return True
         return known is not None and entry_codec.check_digest(data, known) is DigestCheck.OK

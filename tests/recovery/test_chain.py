@@ -485,6 +485,20 @@ def test_one_damaged_byte_does_not_cut_a_journal_that_no_digest_verifies(offset:
     assert decisions(verdict({1: damaged})) == {1: Decision.ROT}
 
 
+def test_a_flush_with_a_fence_in_it_is_proof_where_no_digest_verifies() -> None:
+    journal = BookieJournal(1, size=8192).flush(mac_record(0, b"y" * 100))
+    journal.flush(mac_record(1, b"y" * 100), codec.encode_fence(9))
+    assert decisions(verdict({1: change(journal.file(), 512, b"\x80")})) == {1: Decision.ROT}
+
+
+def test_a_large_good_entry_in_front_of_a_torn_one_is_proof() -> None:
+    journal = BookieJournal(1, size=65536).flush(entry_record(1, 0)).flush(entry_record(1, 1))
+    journal.flush(entry_record(1, 2, b"z" * 9000))
+    torn = journal.data + (5000).to_bytes(4, "big") + b"torn" * 100
+    rotten = flip(bytes(torn).ljust(65536, b"\0"), journal.ends[0] + 50)
+    assert decisions(verdict({1: rotten})) == {1: Decision.ROT}
+
+
 def test_an_entry_that_has_swallowed_another_is_seen_even_if_it_cannot_be_verified() -> None:
     journal = BookieJournal(1, size=65536)
     records = []

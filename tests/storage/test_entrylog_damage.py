@@ -513,3 +513,20 @@ def test_reading_a_journal_stays_linear() -> None:
     file = Counting(journal.file())
     assert sum(isinstance(item, StoredRecord) for item in JournalReader(file, 1).items()) == 2500
     assert file.count < 2 * journal.size
+
+
+def test_a_size_that_looks_like_a_direct_writer_s_padding_costs_four_bytes() -> None:
+    log = log_of()
+    found = items(change(log.file(), log.places[2], b"\xf0" * 4))
+    assert entries(found) == ALL_IDS
+    assert holes(found) == [(log.places[2], log.places[2] + 4)]
+
+
+def test_a_large_good_entry_between_two_destroyed_ones_is_found() -> None:
+    log = Log().add(*(entry_bytes(1, number, b"x" * 9000) for number in range(5)))
+    data = log.file()
+    for victim in (1, 3):
+        start, end = log.places[victim], log.places[victim + 1]
+        data = change(data, start, b"\xff" * (end - start))
+    found = items(data)
+    assert entries(found) == [(1, 0), (1, 2), (1, 4)]
