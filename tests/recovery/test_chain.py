@@ -493,8 +493,7 @@ def test_a_flush_with_a_fence_in_it_is_proof_where_no_digest_verifies() -> None:
 
 def test_a_large_good_entry_in_front_of_a_torn_one_is_proof() -> None:
     journal = BookieJournal(1, size=65536).flush(entry_record(1, 0)).flush(entry_record(1, 1))
-    journal.flush(entry_record(1, 2, b"z" * 9000))
-    torn = journal.data + (5000).to_bytes(4, "big") + b"torn" * 100
+    torn = journal.data + entry_record(1, 2, b"z" * 9000) + (5000).to_bytes(4, "big")
     rotten = flip(bytes(torn).ljust(65536, b"\0"), journal.ends[0] + 50)
     assert decisions(verdict({1: rotten})) == {1: Decision.ROT}
 
