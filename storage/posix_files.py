@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -147,15 +147,13 @@ class PosixDirectory:
         path = self._path / name
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
+            with ExitStack() as unless_taken:
+                unless_taken.callback(os.close, descriptor)
                 _take(descriptor, str(path))
-                # Whoever removed the file while we waited for it left us a lock that excludes nobody.
+                # Whoever removed the file before we had it left us a lock that excludes nobody.
                 if _is_still_at(descriptor, path):
+                    unless_taken.pop_all()
                     return PosixLock(descriptor, str(path))
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)
 
 
 def open_file(path: str | os.PathLike[str]) -> PosixReadFile:

@@ -307,8 +307,8 @@ def test_a_lock_excludes_the_second_until_it_is_closed(directory: Directory) -> 
 def test_a_lock_is_on_the_file_and_not_on_its_name(directory: Directory) -> None:
     with directory.lock("lock"):
         directory.remove("lock")
-        with directory.lock("lock"):
-            pass
+        with directory.lock("lock"), pytest.raises(StoreLocked):
+            directory.lock("lock")
 
 
 # ── what only the system's files have ────────────────────────────────────────────────────────────────────

@@ -237,6 +237,7 @@ class TestCapacity:
         file.zero_fill(0, 1024)
 
         file.write(0, [b"x" * 1024])
+        assert content(disk.root(), "a") == b"x" * 1024
 
     @pytest.mark.parametrize("give", [lambda disk: disk.root().remove("a"), lambda disk: disk.limit(4096)])
     def test_space_given_back_can_be_used(self, give: Callable[[SimulatedDisk], None]) -> None:
