@@ -1,5 +1,19 @@
-"""ledgerstore's recovery: what a crash, a disk or a bookie has left, and what to make of it.
+"""Opening, verifying and repairing stores, and the laboratory that crashes them."""
 
-`recovery` judges the files that `storage` reads; the simulated disk and the `ledgerstore` command live here
-too. It uses `storage`, never the other way round.
-"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recovery.opening import open_store
+
+__all__ = ["open_store"]
+
+
+def __getattr__(name: str) -> object:
+    # Looked up when it is first used: the command and the crash lab start without lmdb.
+    if name == "open_store":
+        from recovery.opening import open_store
+
+        return open_store
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,6 +27,7 @@ DIRTY = "DIRTY"
 BOOKIE_STATUS = "BOOKIE_STATUS"
 
 _DRAFT = ".draft"
+_DAMAGED = ".damaged"
 _HEX = r"(0|[1-9a-f][0-9a-f]*)"
 
 
@@ -36,6 +37,7 @@ class FileKind(enum.Enum):
     JOURNAL = "journal"
     JOURNAL_DRAFT = "journal draft"
     ENTRY_LOG = "entry log"
+    ENTRY_LOG_DRAFT = "entry log draft"
     COMPACTING_LOG = "entry log being compacted"
     COMPACTED_LOG = "entry log compacted"
     LAST_MARK = "last mark"
@@ -45,6 +47,7 @@ class FileKind(enum.Enum):
     LEDGER_ROWS_DRAFT = "ledger rows draft"
     INDEX = "index"
     INDEX_DRAFT = "index draft"
+    INDEX_DAMAGED = "damaged index"
     BOOKIE_INDEX = "bookie's index"
     COOKIE = "cookie"
     LOCK = "lock"
@@ -71,6 +74,7 @@ _FIXED = {
     LEDGER_ROWS + _DRAFT: FileKind.LEDGER_ROWS_DRAFT,
     INDEX: FileKind.INDEX,
     INDEX + _DRAFT: FileKind.INDEX_DRAFT,
+    INDEX + _DAMAGED: FileKind.INDEX_DAMAGED,
     QUARANTINE: FileKind.QUARANTINE,
     DIRTY: FileKind.STATE,
     BOOKIE_STATUS: FileKind.STATE,
@@ -86,6 +90,7 @@ _NUMBERED = (
     (re.compile(rf"{_HEX}\.txn"), FileKind.JOURNAL, ID_MAX),
     (re.compile(rf"{_HEX}\.txn\.draft"), FileKind.JOURNAL_DRAFT, ID_MAX),
     (re.compile(rf"{_HEX}\.log"), FileKind.ENTRY_LOG, LOG_ID_MAX),
+    (re.compile(rf"{_HEX}\.log\.draft"), FileKind.ENTRY_LOG_DRAFT, LOG_ID_MAX),
     (re.compile(rf"{_HEX}\.log\.compacting"), FileKind.COMPACTING_LOG, LOG_ID_MAX),
     (re.compile(rf"{_HEX}\.log\.{_HEX}\.compacted"), FileKind.COMPACTED_LOG, LOG_ID_MAX),
 )
@@ -121,6 +126,11 @@ def draft(name: str) -> str:
     BookKeeper takes whatever ends in `.txn` for a journal, and must not see an unfinished one.
     """
     return name + _DRAFT
+
+
+def damaged(name: str) -> str:
+    """Where what had the name is kept when another takes it: evidence, and nothing reads it."""
+    return name + _DAMAGED
 
 
 def parse(name: str) -> FileName:

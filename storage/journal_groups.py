@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crc32c import crc32c
+
+from storage.codec import blocks
 from storage.codec.seal import GroupFlag, Seal, StoredSeal
-from storage.journal_reader import StoredPadding, StoredRecord
+from storage.journal_reader import StoredPadding, StoredRecord, Summed
 from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from storage.codec.digest import Buffer
     from storage.journal_reader import JournalReader
 
 
@@ -30,21 +34,37 @@ class GroupWatch:
 
     def __init__(self, reader: JournalReader, start: int = 0) -> None:
         self._reader = reader
-        self._last: Seal | None = None
+        self.last: Seal | None = None
+        """That of the group before this one; `None` at the beginning."""
         self.begin(start)
 
     def begin(self, offset: int) -> None:
         """A group begins here; its number is known only if it is the first of the file."""
         self._numbers_from_one = offset <= self._reader.records_start
-        self._last = None
+        self.last = None
         self._open(max(offset, self._reader.records_start))
 
     def _open(self, start: int) -> None:
         self.start = start
         self._records = 0
         self._flags = GroupFlag.NONE
+        self._summed = Summed(start)
         self.first_record: int | None = None
         """Where the first record stands that no seal has vouched for yet."""
+
+    def reach(self, offset: int) -> None:
+        """Sums what was counted one by one, up to here."""
+        end, checksum = self._summed
+        if end != offset:
+            self._summed = Summed(offset, self._reader.checksum(end, offset, checksum))
+
+    def records(self, count: int, block: Buffer) -> None:
+        """Counts and sums so many records at once, which stand where the sum has reached."""
+        end, checksum = self._summed
+        self._summed = Summed(end + len(block), crc32c(block, checksum))
+        self._records += count
+        if count and self.first_record is None:
+            self.first_record = end
 
     def record(self, item: StoredRecord) -> None:
         """Counts a record into the group."""
@@ -59,7 +79,7 @@ class GroupWatch:
         if item.atomic_mark and item.offset == self.start:
             self._flags = GroupFlag.ATOMIC
         elif item.offset == self._reader.records_start:
-            self.start = item.end
+            self._open(item.end)
         else:
             return Damaged(item.offset, Flaw.SEAL_MISSING)
         return None
@@ -72,15 +92,22 @@ class GroupWatch:
             self.begin(end)
             return Damaged(start, flaw)
         group = Group(start, end, seal, self._records)
-        self._last = seal
-        self._open(end)
+        self.follow(group)
         return group
+
+    def follow(self, group: Group) -> None:
+        """The next group begins behind this one."""
+        self.last = group.seal
+        self._open(group.end)
 
     def _flaw(self, stored: StoredSeal, end: int) -> Flaw | None:
         seal = stored.seal
         if seal.group_start != self.start:
             return Flaw.OTHER_PLACE
-        flaw = self._reader.seal_flaw(stored, end)
+        flaw = self._reader.seal_flaw(stored, end, self._summed)
+        if flaw is Flaw.CHECKSUM:
+            # Beside a live writer a part may have been summed before it was all there.
+            flaw = self._reader.seal_flaw(stored, end)
         if flaw is not None:
             return flaw
         if (seal.record_count, seal.flags) != (self._records, self._flags):
@@ -88,26 +115,62 @@ class GroupWatch:
         return None if self._is_next(seal) else Flaw.SEAL_ORDER
 
     def _is_next(self, seal: Seal) -> bool:
-        if self._last is None:
+        if self.last is None:
             return seal.sequence == 1 or not self._numbers_from_one
         # Without a header to name the salt, the first group's stands for all: a stale group has another.
-        return (seal.sequence, seal.salt) == (self._last.sequence + 1, self._last.salt)
+        return (seal.sequence, seal.salt) == (self.last.sequence + 1, self.last.salt)
 
 
 def groups(reader: JournalReader, start: int = 0) -> Iterator[Group | Stop]:
     """The sealed groups from `start` on (0: from the first). The last item says how they ended."""
-    watch = GroupWatch(reader, start)
-    for item in reader.items(start):
+    walk = _Walk(reader, start)
+    while True:
+        yield from walk.plain()
+        found = walk.next()
+        if found is not None:
+            yield found
+            if not isinstance(found, Group):
+                return
+
+
+class _Walk:
+    """Along a journal, over many records at once: they are framed and summed, what they say is not asked."""
+
+    def __init__(self, reader: JournalReader, start: int) -> None:
+        self._reader = reader
+        self._watch = GroupWatch(reader, start)
+        self._at = self._watch.start
+
+    def plain(self) -> list[Group]:
+        """The groups with which nothing is the matter, as far as they are held; passes the records behind."""
+        self._watch.reach(self._at)
+        # Asked for each time: beside a live writer the window may have been read anew.
+        block = self._reader.window.rest(self._at)
+        passed = blocks.pass_over(block, self._at, self._last())
+        found = [Group(seal.group_start, end, seal, seal.record_count) for seal, end in passed.groups]
+        if found:
+            self._watch.follow(found[-1])
+        self._watch.records(passed.record_count, block[passed.start : passed.end])
+        self._at += passed.end
+        return found
+
+    def _last(self) -> Seal | None:
+        """The seal in front of this place, if the next group begins here."""
+        begins = self._at == self._watch.start and self._reader.framing.pads
+        return self._watch.last if begins else None
+
+    def next(self) -> Group | Stop | None:
+        """Passes the one thing that stands here, whatever it is."""
+        item = self._reader.item_at(self._at)
         match item:
             case StoredRecord():
-                watch.record(item)
+                self._watch.record(item)
             case StoredPadding():
-                found = watch.padding(item)
-                if found is not None:
-                    yield found
-                if isinstance(found, Damaged):
-                    return
-            case EndOfData() if item.offset != watch.start:
-                yield Torn(watch.start, Flaw.SEAL_MISSING)
-            case EndOfData() | Torn() | Damaged():
-                yield item
+                self._at = item.end
+                return self._watch.padding(item)
+            case EndOfData() if item.offset != self._watch.start:
+                return Torn(self._watch.start, Flaw.SEAL_MISSING)
+            case _:
+                return item
+        self._at = item.end
+        return None

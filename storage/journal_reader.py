@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
@@ -42,11 +42,19 @@ class StoredPadding:
     atomic_mark: bool
 
 
+class Summed(NamedTuple):
+    """The checksum of a group from its start up to `end`."""
+
+    end: int
+    checksum: int = 0
+
+
 class JournalReader:
     """One journal file, ours or a bookie's, of any version. Reads only; may stand beside a live writer."""
 
     def __init__(self, file: ReadFile, journal_id: int) -> None:
         self.journal_id = journal_id
+        self.name = file.name
         self.window = Window(file)
         self.size = self.window.size
         self.header = self._read_header()
@@ -93,18 +101,23 @@ class JournalReader:
         """Every item from `start` on (0: from the first record). The last one says how it ended."""
         at = max(start, self.records_start)
         while True:
-            frame = self.frame_at(at)
-            if isinstance(frame, EndOfData):
-                frame = self._at_the_end(frame)
-            if not isinstance(frame, codec.Frame):
-                yield frame
+            item = self.item_at(at)
+            yield item
+            if not isinstance(item, StoredRecord | StoredPadding):
                 return
-            if frame.kind is codec.FrameKind.RECORD:
-                record = codec.decode_record(self.body(frame), self.framing.version)
-                yield StoredRecord(at, frame.end, record)
-            else:
-                yield self._padding(frame)
-            at = frame.end
+            at = item.end
+
+    def item_at(self, offset: int) -> StoredRecord | StoredPadding | Stop:
+        """The item that begins at the offset, which must be a record's place, or how the items end there."""
+        frame = self.frame_at(offset)
+        if isinstance(frame, EndOfData):
+            frame = self._at_the_end(frame)
+        if not isinstance(frame, codec.Frame):
+            return frame
+        if frame.kind is codec.FrameKind.PADDING:
+            return self.padding(frame)
+        record = codec.decode_record(self.body(frame), self.framing.version)
+        return StoredRecord(offset, frame.end, record)
 
     def frame_at(self, offset: int) -> codec.Frame | Stop:
         """What begins at the offset, which must be a record's place."""
@@ -117,7 +130,8 @@ class JournalReader:
         """The record's bytes behind its length. Valid until the next call."""
         return self.window.view(frame.body, frame.end - frame.body)
 
-    def _padding(self, frame: codec.Frame) -> StoredPadding:
+    def padding(self, frame: codec.Frame) -> StoredPadding:
+        """A padding record in its place."""
         length = frame.end - frame.body
         tail = self.window.view(frame.end - min(length, seal_codec.SIZE), min(length, seal_codec.SIZE))
         seal = seal_codec.decode(tail)
@@ -135,16 +149,24 @@ class JournalReader:
             return again
         return Damaged(end.offset, Flaw.NOT_ZERO, f"first at {nonzero}")
 
-    def seal_flaw(self, stored: StoredSeal, end: int) -> Flaw | None:
-        """Why the seal that ends at `end` is not this file's or does not fit its group; `None` if it does."""
+    def checksum(self, start: int, end: int, before: int = 0) -> int:
+        """The CRC-32C of a range, `before` being that of what stands in front of it."""
+        for _, piece in self.window.pieces(start, end):
+            before = crc32c(piece, before)
+        return before
+
+    def seal_flaw(self, stored: StoredSeal, end: int, summed: Summed | None = None) -> Flaw | None:
+        """Why the seal that ends at `end` is not this file's or does not fit its group; `None` if it does.
+
+        `summed` is what the caller has summed already, from the group's start on.
+        """
         seal = stored.seal
         if seal.journal_id != self.journal_id or self.salt not in (None, seal.salt):
             return Flaw.OTHER_PLACE
         if not self.records_start <= seal.group_start <= end - seal_codec.SIZE:
             return Flaw.OTHER_PLACE
-        checksum = 0
-        for _, piece in self.window.pieces(seal.group_start, end - seal_codec.CHECKSUM_SIZE):
-            checksum = crc32c(piece, checksum)
+        begun = summed or Summed(seal.group_start)
+        checksum = self.checksum(begun.end, end - seal_codec.CHECKSUM_SIZE, begun.checksum)
         return stored.flaw if checksum == stored.checksum else Flaw.CHECKSUM
 
     def seals_behind(self, start: int) -> Iterator[StoredSeal]:
@@ -152,19 +174,16 @@ class JournalReader:
 
         They are looked for wherever an aligned group could end.
         """
+        # A seal ends its sector, so that none lies across two pieces.
         for offset, piece in self.window.pieces(start - start % _SECTOR, self.size):
-            block = bytes(piece)  # a copy: checking a seal moves the window
-            at = block.find(seal_codec.MAGIC)
-            while at >= 0:
-                seal = self._seal_at(offset + at)
-                if seal is not None and offset + at + seal_codec.SIZE > start:
+            for place in seal_codec.places(piece):
+                seal = self._seal_at(offset + place)
+                if seal is not None and offset + place + seal_codec.SIZE > start:
                     yield seal
-                at = block.find(seal_codec.MAGIC, at + 1)
 
     def _seal_at(self, offset: int) -> StoredSeal | None:
-        # A seal ends its sector, so that none lies across two pieces.
-        end = offset + seal_codec.SIZE
-        stored = seal_codec.decode(self.window.peek(offset, seal_codec.SIZE)) if end % _SECTOR == 0 else None
+        stored = seal_codec.decode(self.window.peek(offset, seal_codec.SIZE))
         if not isinstance(stored, seal_codec.StoredSeal):
             return None
-        return stored if self.seal_flaw(stored, end) in (None, Flaw.FUTURE_VERSION) else None
+        flaw = self.seal_flaw(stored, offset + seal_codec.SIZE)
+        return stored if flaw in (None, Flaw.FUTURE_VERSION) else None

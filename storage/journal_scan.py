@@ -88,30 +88,52 @@ def _unread(reader: JournalReader, owner: Owner, start: int) -> JournalScan:
     return JournalScan(reader.journal_id, owner, reader.header, start, end, EndOfData(end), Kept(end, end, 0))
 
 
+@dataclass(slots=True)
+class _Sound:
+    """What the sealed groups say together. Changed in place: there may be one for each entry."""
+
+    end: int
+    record_count: int = 0
+    first_seal: Seal | None = None
+    durable_up_to: JournalPosition | None = None
+
+    def add(self, group: Group) -> None:
+        self.end = group.end
+        self.record_count += group.record_count
+        self.first_seal = self.first_seal or group.seal
+        self.durable_up_to = _larger(self.durable_up_to, group.seal.durable_up_to)
+
+    def facts(self, nothing: JournalScan) -> JournalScan:
+        return replace(
+            nothing,
+            end=self.end,
+            kept=Kept(self.end, self.end, 0),
+            record_count=self.record_count,
+            first_seal=self.first_seal,
+            durable_up_to=self.durable_up_to,
+        )
+
+
 def _scan_groups(reader: JournalReader, verifier: EntryVerifier, start: int) -> JournalScan:
-    found = _unread(reader, Owner.OURS, start)
-    for group in groups(reader, start):
-        if isinstance(group, Group):
-            found = _with_group(found, group)
-        elif isinstance(group, EndOfData):
-            # Behind the header's padding no group may have begun: its place is reached all the same.
-            return replace(found, stop=group, end=max(found.end, min(group.offset, reader.size)))
-        else:
-            found = replace(found, stop=group, kept=_keep(reader, verifier, found.end))
+    unread = _unread(reader, Owner.OURS, start)
+    sound, stop = _sound_groups(reader, start, unread.end)
+    found = replace(sound.facts(unread), stop=stop)
+    if isinstance(stop, EndOfData):
+        # Behind the header's padding no group may have begun: its place is reached all the same.
+        return replace(found, end=max(found.end, min(stop.offset, reader.size)))
+    found = replace(found, kept=_keep(reader, verifier, found.end))
     for stored in reader.seals_behind(found.end):
         found = _with_seal_behind(found, stored)
     return found
 
 
-def _with_group(found: JournalScan, group: Group) -> JournalScan:
-    return replace(
-        found,
-        end=group.end,
-        kept=Kept(group.end, group.end, 0),
-        record_count=found.record_count + group.record_count,
-        first_seal=found.first_seal or group.seal,
-        durable_up_to=_larger(found.durable_up_to, group.seal.durable_up_to),
-    )
+def _sound_groups(reader: JournalReader, start: int, end: int) -> tuple[_Sound, Stop]:
+    sound = _Sound(end)
+    for found in groups(reader, start):
+        if not isinstance(found, Group):
+            return sound, found
+        sound.add(found)
+    raise AssertionError("groups end with a stop")
 
 
 def _with_seal_behind(found: JournalScan, stored: StoredSeal) -> JournalScan:

@@ -20,6 +20,10 @@ class JournalPosition:
         return f"{self.journal_id:x}.txn@{self.offset}"
 
 
+START = JournalPosition(0, 0)
+"""Before every journal: the mark of a store that never had an entry."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class LogPosition:
     """The offset of a record's *length word* in an entry log: what a scan walks along."""

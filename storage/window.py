@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from storage.files import ReadFile
 
 CHUNK_SIZE = 1 << 20
+_ZEROS = bytes(CHUNK_SIZE)
+
 LOOK_BEHIND = 64 << 10
 """Kept in front of what is asked for: a reader that looks ahead and comes back finds it still there."""
 
@@ -35,6 +37,13 @@ class Window:
             self._load(offset, size)
             begin = offset - self._start
         return self._buffer[begin : begin + size]
+
+    def rest(self, offset: int) -> memoryview:
+        """What is held from `offset` on, up to a chunk, without reading unless that is nothing. As `view`."""
+        begin = offset - self._start
+        if not 0 <= begin < len(self._buffer):
+            return self.view(offset, self._chunk_size)
+        return self._buffer[begin : begin + self._chunk_size]
 
     def peek(self, offset: int, size: int) -> memoryview:
         """The same, for a few bytes that may lie anywhere: does not move the window."""
@@ -68,7 +77,8 @@ class Window:
     def first_nonzero(self, start: int) -> int | None:
         """The first byte from `start` on that is not zero; `None` when only zeros are left."""
         for offset, piece in self.pieces(start, self.size):
-            zeros = len(piece) - len(bytes(piece).lstrip(b"\0"))
-            if zeros < len(piece):
-                return offset + zeros
+            # Compared as a whole first: most of a journal may be zeros, and stripping goes byte by byte.
+            behind = b"" if _ZEROS.startswith(piece) else bytes(piece).lstrip(b"\0")
+            if behind:
+                return offset + len(piece) - len(behind)
         return None

@@ -47,7 +47,12 @@ COLUMNS = [
 _OURS = "ours"
 _BOOKIE = "bookie"
 _JOURNALS = (FileKind.JOURNAL, FileKind.JOURNAL_DRAFT)
-_LOGS = (FileKind.ENTRY_LOG, FileKind.COMPACTING_LOG, FileKind.COMPACTED_LOG)
+_LOGS = (
+    FileKind.ENTRY_LOG,
+    FileKind.ENTRY_LOG_DRAFT,
+    FileKind.COMPACTING_LOG,
+    FileKind.COMPACTED_LOG,
+)
 
 
 def rows(root: Path) -> Iterator[Row]:

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from storage.files import ReadFile
 
 _JOURNALS = (FileKind.JOURNAL, FileKind.JOURNAL_DRAFT)
-_LOGS = (FileKind.ENTRY_LOG, FileKind.COMPACTING_LOG, FileKind.COMPACTED_LOG)
+_LOGS = (
+    FileKind.ENTRY_LOG,
+    FileKind.ENTRY_LOG_DRAFT,
+    FileKind.COMPACTING_LOG,
+    FileKind.COMPACTED_LOG,
+)
 _LEDGERS = (*_LOGS, FileKind.LAST_MARK, FileKind.LAST_ID, FileKind.LEDGER_ROWS)
 
 

@@ -10,12 +10,15 @@ the numbers do; ids are never negative.
 from __future__ import annotations
 
 import struct
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from storage.outcome import Damaged, Flaw
 from storage.position import EntryLocation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
     from storage.codec.digest import Buffer
 
 _KEY = struct.Struct(">q")
@@ -25,8 +28,7 @@ KEY_SIZE = _KEY.size
 VALUE_SIZE = _VALUE.size
 
 
-def encode_key(ledger_id: int) -> bytes:
-    return _KEY.pack(ledger_id)
+encode_key: Callable[[int], bytes] = _KEY.pack
 
 
 def decode_key(key: Buffer) -> int | Damaged:
@@ -43,6 +45,20 @@ def encode_value(entry_id: int, location: EntryLocation) -> bytes:
 def encode_floor(entry_id: int) -> bytes:
     """The smallest value an entry can have: where a search for it begins."""
     return _VALUE.pack(entry_id, 0)
+
+
+def encode_values(entry_ids: Sequence[int], locations: Sequence[int]) -> Iterator[bytes]:
+    """The values of many entries, from their packed locations; made as they are asked for."""
+    return map(_VALUE.pack, entry_ids, locations)
+
+
+split_value: Callable[[Buffer], tuple[int, int]] = _VALUE.unpack
+"""Entry id and packed location of a value of ours, unverified: every look-up comes through here."""
+
+
+def split_keys(keys: Iterable[Buffer]) -> list[int]:
+    """The ledger ids of keys of ours, unverified."""
+    return list(chain.from_iterable(map(_KEY.unpack, keys)))
 
 
 def decode_value(value: Buffer) -> tuple[int, EntryLocation] | Damaged:

@@ -47,7 +47,9 @@ ATOMIC_MARK = b"LSAT"
 """Content of the padding record in front of a group that is kept whole or not at all."""
 
 _SEAL = struct.Struct(">4sBB2xqQQqqqI")
+STORED = struct.Struct(_SEAL.format + "I")
 _CHECKSUM = struct.Struct(">I")
+_SECTOR = min(ALIGNMENTS)
 
 
 class GroupFlag(enum.IntFlag):
@@ -153,12 +155,20 @@ def _encode(seal: Seal) -> bytes:
 
 def decode(tail: Buffer) -> StoredSeal | NoSeal:
     """What the last 64 bytes of a padding record's content are. Zeros, or anything else unmarked: no seal."""
-    if len(tail) < SIZE or bytes(tail[: len(MAGIC)]) != MAGIC:
+    if len(tail) < SIZE or tail[: len(MAGIC)] != MAGIC:
         return NoSeal()
-    _, version, flags, journal_id, salt, sequence, start, durable_id, durable_offset, count = (
-        _SEAL.unpack_from(tail)
+    _, version, flags, journal_id, salt, sequence, start, durable_id, durable_offset, count, checksum = (
+        STORED.unpack_from(tail)
     )
-    (checksum,) = _CHECKSUM.unpack_from(tail, _SEAL.size)
     durable_up_to = JournalPosition(durable_id, durable_offset)
     seal = Seal(journal_id, salt, sequence, start, durable_up_to, count, GroupFlag(flags))
     return StoredSeal(seal, checksum, version)
+
+
+def places(block: memoryview) -> list[int]:
+    """Where seals may begin in a block that itself begins with a sector: at the end of any sector."""
+    last = _SECTOR - SIZE
+    # One letter of each sector first: most of what is searched is zeros, or payload.
+    letters = bytes(block[last::_SECTOR])
+    candidates = (last + number * _SECTOR for number, letter in enumerate(letters) if letter == MAGIC[0])
+    return [place for place in candidates if block[place : place + len(MAGIC)] == MAGIC]

@@ -25,7 +25,10 @@ def test_journals(journal_id: int) -> None:
 
 @given(LOGS, LOGS)
 def test_entry_logs(log_id: int, victim: int) -> None:
-    assert filenames.parse(filenames.entry_log(log_id)) == FileName(FileKind.ENTRY_LOG, log_id)
+    name = filenames.entry_log(log_id)
+    assert filenames.parse(name) == FileName(FileKind.ENTRY_LOG, log_id)
+    assert filenames.parse(filenames.draft(name)) == FileName(FileKind.ENTRY_LOG_DRAFT, log_id)
+    assert not filenames.draft(name).endswith(".log")
     assert filenames.parse(filenames.compacting_log(log_id)) == FileName(FileKind.COMPACTING_LOG, log_id)
     compacted = filenames.compacted_log(log_id, victim)
     assert filenames.parse(compacted) == FileName(FileKind.COMPACTED_LOG, log_id, victim)
@@ -49,6 +52,7 @@ def test_names_are_those_of_a_bookie() -> None:
 STRANGERS = [
     *("", "txn", ".txn", "0A.txn", "01.txn", "-1.txn", "1.TXN", "1.txn ", "1.txn\n", f"{ID_MAX + 1:x}.txn"),
     *("00.log", "x.log", "1.log.bak", f"{LOG_ID_MAX + 1:x}.log", f"1.log.{LOG_ID_MAX + 1:x}.compacted"),
+    *(f"{LOG_ID_MAX + 1:x}.log.draft", "01.log.draft", "1.log.compacting.draft", "1.log.78.compacted.draft"),
     *("lastmark", "lastMark.x", "lastMark.01", "version"),
 ]
 

@@ -49,3 +49,16 @@ def test_keys_and_values_nobody_wrote() -> None:
     assert isinstance(codec.decode_value(b"\0" * 15), Damaged)
     assert isinstance(codec.decode_value(b"\xff" * 8 + b"\0" * 7 + b"\1"), Damaged)
     assert isinstance(codec.decode_value(b"\0" * 16), Damaged)
+
+
+@given(st.lists(VALUES, max_size=5))
+def test_many_values_are_those_of_each(values: list[tuple[int, EntryLocation]]) -> None:
+    packed = [(entry_id, location.pack()) for entry_id, location in values]
+    encoded = list(codec.encode_values([one for one, _ in packed], [place for _, place in packed]))
+    assert encoded == [codec.encode_value(*value) for value in values]
+    assert list(map(codec.split_value, encoded)) == packed
+
+
+@given(st.lists(IDS, max_size=5))
+def test_keys_of_ours_read_back(ledger_ids: list[int]) -> None:
+    assert codec.split_keys(map(codec.encode_key, ledger_ids)) == ledger_ids

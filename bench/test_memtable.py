@@ -1,0 +1,108 @@
+"""The memtable: what an add puts in, and what a read takes out. A thousand operations each time."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from storage.memtable import Memtable, Tables
+from storage.position import START
+
+if TYPE_CHECKING:
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+COUNT = 1000
+SIZES = pytest.mark.parametrize("size", [140, 1064])
+RECORD = bytes(140)
+ONE = [RECORD]
+
+
+def records(size: int) -> list[bytes]:
+    return [b"%d".ljust(size, b".") % number for number in range(COUNT)]
+
+
+def full_table() -> Memtable:
+    table = Memtable(START)
+    table.insert(1, 0, records(140))
+    return table
+
+
+@SIZES
+@pytest.mark.parametrize("counted", ["counted by the caller", "not counted"])
+def test_insert_a_run(benchmark: BenchmarkFixture, size: int, counted: str) -> None:
+    run = records(size)
+    total = sum(map(len, run)) if counted == "counted by the caller" else None
+    table = Memtable(START)
+    table.insert(1, 0, ONE)
+
+    def insert() -> None:
+        table.insert(1, len(table), run, total)
+
+    benchmark.pedantic(insert, rounds=500)
+    assert len(table) == 500 * COUNT + 1
+
+
+def test_append_one_by_one(benchmark: BenchmarkFixture) -> None:
+    table = Memtable(START)
+
+    def append() -> None:
+        first = len(table)
+        for entry_id in range(first, first + COUNT):
+            table.insert(1, entry_id, ONE)
+
+    benchmark.pedantic(append, rounds=200)
+    assert len(table) == 200 * COUNT
+
+
+@pytest.mark.parametrize("count", [1000, 30_000])
+def test_insert_in_descending_order(benchmark: BenchmarkFixture, count: int) -> None:
+    def insert() -> Memtable:
+        table = Memtable(START)
+        for entry_id in range(count, 0, -1):
+            table.insert(1, entry_id, ONE)
+        return table
+
+    assert len(benchmark(insert)) == count
+
+
+@pytest.mark.parametrize("table", ["memtable", "tables"])
+def test_get(benchmark: BenchmarkFixture, table: str) -> None:
+    full = full_table()
+    get = full.get if table == "memtable" else Tables(full).get
+
+    def read() -> bytes | None:
+        for entry_id in range(COUNT - 1):
+            get(1, entry_id)
+        return get(1, COUNT - 1)
+
+    assert benchmark(read) == records(140)[-1]
+
+
+def test_get_what_is_in_neither(benchmark: BenchmarkFixture) -> None:
+    get = Tables(full_table(), full_table()).get
+
+    def read() -> bytes | None:
+        for entry_id in range(COUNT, 2 * COUNT - 1):
+            get(1, entry_id)
+        return get(1, 2 * COUNT)
+
+    assert benchmark(read) is None
+
+
+def test_memory_beside_the_payload(benchmark: BenchmarkFixture) -> None:
+    head = 40  # of the record: length, ids, last add confirmed, length of the ledger, digest
+
+    def overhead() -> float:
+        tracemalloc.start()
+        table = Memtable(START)
+        for entry_id in range(COUNT):
+            table.insert(1, entry_id, [b"%d".ljust(140, b".") % entry_id])
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return taken / COUNT - 140 + head
+
+    taken = benchmark.pedantic(overhead, rounds=1)
+    benchmark.extra_info["bytes beside the payload"] = taken
+    assert taken <= 90

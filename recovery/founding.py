@@ -1,0 +1,191 @@
+"""Making a store, and telling whether one is there.
+
+    <path>/LOCK
+    <path>/journal/current/    VERSION  1.txn …
+    <path>/ledgers/current/    VERSION  lastMark  0.log …  index/
+
+The mark is stored last: without it nothing was ever acknowledged here, and making goes on where a crash
+ended it. With it, both cookies must be there: a directory without one is another disk, or none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage import cookie, filenames, lastmark
+from storage.checkpoint import mark_of
+from storage.codec import cookie as cookie_codec
+from storage.codec.cookie import Cookie
+from storage.codec.entrylog import STORE_ID_SIZE
+from storage.codec.mark import EmptyMark, Mark
+from storage.cookie import NoCookie
+from storage.errors import CorruptionError, ForeignStore, NewerFormat, NotAStore
+from storage.filenames import FileKind
+from storage.index import NoIndex
+from storage.index_state import IndexState
+from storage.lastmark import NoMark
+from storage.outcome import Damaged, Flaw, Torn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.files import Directory
+    from storage.index import Index, IndexPlace
+
+_HOST = "ledgerstore:0"
+_DATA = frozenset({FileKind.JOURNAL, FileKind.ENTRY_LOG, FileKind.LEDGER_ROWS, FileKind.COMPACTED_LOG})
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The directories of a store."""
+
+    root: Directory
+
+    @property
+    def journal(self) -> Directory:
+        return self.root.directory(filenames.JOURNAL_DIRECTORY).directory(filenames.CURRENT)
+
+    @property
+    def ledgers(self) -> Directory:
+        return self.root.directory(filenames.LEDGER_DIRECTORY).directory(filenames.CURRENT)
+
+    @property
+    def quarantine(self) -> Directory:
+        return self.root.directory(filenames.QUARANTINE)
+
+
+def check_may_be_a_store(root: Directory) -> None:
+    """Raises before anything is made in a directory that holds something else."""
+    names = set(root.names())
+    if names and not names & {filenames.LOCK, filenames.JOURNAL_DIRECTORY, filenames.LEDGER_DIRECTORY}:
+        raise NotAStore(root.path, f"it holds {', '.join(sorted(names)[:3])}")
+
+
+def is_complete(layout: Layout) -> bool:
+    """Whether a store was made here to the end; raises if one was, and is not whole.
+
+    The names that are read have been made durable: a power cut must not take back what is decided by them.
+    """
+    names = [*_durable_names(layout.journal), *_durable_names(layout.ledgers)]
+    if filenames.LAST_MARK in names:
+        return True
+    data = [name for name in names if filenames.parse(name).kind in _DATA]
+    if data:
+        raise CorruptionError(filenames.LAST_MARK, 0, f"missing, beside {', '.join(data[:3])}", "MRK-001")
+    return False
+
+
+def _durable_names(directory: Directory) -> list[str]:
+    try:
+        directory.sync()
+        return directory.names()
+    except FileNotFoundError:
+        return []
+
+
+def found(layout: Layout, place: IndexPlace, new_id: Callable[[], str]) -> None:
+    """Makes the store, or what a crash has left unmade of it. Every step is durable before the next."""
+    _make_directories(layout)
+    instance_id = _instance_id(layout) or new_id()
+    for directory in (layout.ledgers, layout.journal):
+        if filenames.COOKIE not in directory.names():
+            _stamp(directory, instance_id)
+    index = place.open()
+    if isinstance(index, NoIndex | Damaged):
+        index = _empty_index(place)
+    index.close()
+    lastmark.write_draft(layout.ledgers, mark_of(IndexState(), 0))
+    lastmark.publish(layout.ledgers)
+
+
+def _make_directories(layout: Layout) -> None:
+    for name, inner in (
+        (filenames.JOURNAL_DIRECTORY, layout.journal),
+        (filenames.LEDGER_DIRECTORY, layout.ledgers),
+    ):
+        outer = layout.root.directory(name)
+        outer.make()
+        inner.make()
+        outer.sync()
+    layout.root.sync()
+
+
+def _instance_id(layout: Layout) -> str | None:
+    """The id that an interrupted making has already written."""
+    for directory in (layout.ledgers, layout.journal):
+        found = cookie.load(directory)
+        if isinstance(found, Cookie):
+            return found.instance_id
+        if not isinstance(found, NoCookie):
+            raise _bad_cookie(directory, found)
+    return None
+
+
+def _stamp(directory: Directory, instance_id: str) -> None:
+    # Paths are never compared, and a store may be moved: it records how its parts lie to each other.
+    stamped = Cookie(_HOST, (filenames.JOURNAL_DIRECTORY,), (filenames.LEDGER_DIRECTORY,), instance_id)
+    draft = filenames.draft(filenames.COOKIE)
+    if draft in directory.names():
+        directory.remove(draft)
+    with directory.create(draft) as file:
+        file.write(0, [cookie_codec.encode(stamped)])
+        # Before the rename: a durable name must never precede durable content.
+        file.sync()
+    directory.rename(draft, filenames.COOKIE)
+    # Before anything is acknowledged: a directory without its cookie is refused.
+    directory.sync()
+
+
+def _empty_index(place: IndexPlace) -> Index:
+    draft = place.draft()
+    with draft.change() as change:
+        change.commit(IndexState())
+    return draft.publish()
+
+
+# ── what was made ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def store_id(layout: Layout) -> bytes:
+    """The id that both directories carry; raises where they do not."""
+    ids = {directory.path: _stamped_id(directory) for directory in (layout.journal, layout.ledgers)}
+    if len(set(ids.values())) > 1:
+        raise NotAStore(layout.root.path, f"{' and '.join(ids)} belong to different stores")
+    (instance_id,) = set(ids.values())
+    try:
+        return bytes.fromhex(instance_id).rjust(STORE_ID_SIZE, b"\0")[-STORE_ID_SIZE:]
+    except ValueError:
+        raise ForeignStore(layout.root.path, f"its instance id is {instance_id!r}") from None
+
+
+def _stamped_id(directory: Directory) -> str:
+    found = cookie.load(directory)
+    if isinstance(found, NoCookie):
+        raise NotAStore(directory.path, "it has no VERSION file: another disk, or one that is not mounted?")
+    if not isinstance(found, Cookie):
+        raise _bad_cookie(directory, found)
+    if found.instance_id is None:
+        raise ForeignStore(directory.path, "its VERSION file has no instance id")
+    return found.instance_id
+
+
+def _bad_cookie(directory: Directory, found: Torn | Damaged) -> CorruptionError | NewerFormat:
+    if found.flaw is Flaw.FUTURE_VERSION:
+        return NewerFormat(directory.path, f"{filenames.COOKIE}: {found}")
+    return CorruptionError(filenames.COOKIE, found.offset, found.flaw.value, "CKE-001")
+
+
+def load_mark(layout: Layout) -> Mark | None:
+    """The mark; `None` where it is damaged, and the index must say. A bookie's raises `ForeignStore`."""
+    found = lastmark.load(layout.ledgers)
+    match found:
+        case Mark(trailer=None) | EmptyMark():
+            raise ForeignStore(layout.root.path, f"{filenames.LAST_MARK} is a bookie's")
+        case Mark():
+            return found
+        case Damaged(flaw=Flaw.FUTURE_VERSION):
+            raise NewerFormat(layout.root.path, f"{filenames.LAST_MARK}: {found}")
+    assert not isinstance(found, NoMark), "a store that is complete has a mark"
+    return None

@@ -1,0 +1,83 @@
+"""What an earlier process left that nothing points to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import filenames
+from storage.codec import entrylog as codec
+from storage.entry_logs import log_ids
+from storage.errors import CorruptionError, ForeignStore
+from storage.filenames import FileKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from recovery.founding import Layout
+    from storage.files import Directory
+    from storage.index_state import IndexState
+
+_DRAFTS = frozenset(
+    {
+        FileKind.JOURNAL_DRAFT,
+        FileKind.ENTRY_LOG_DRAFT,
+        FileKind.LAST_MARK_DRAFT,
+        FileKind.LEDGER_ROWS_DRAFT,
+    }
+)
+
+
+def remove_drafts(layout: Layout) -> tuple[str, ...]:
+    """Removes files that never got their name; returns what they were called."""
+    removed = []
+    for directory in (layout.journal, layout.ledgers):
+        for name in directory.names():
+            if filenames.parse(name).kind in _DRAFTS:
+                directory.remove(name)
+                removed.append(name)
+    return tuple(removed)
+
+
+def remove_leftover_logs(directory: Directory, state: IndexState, store_id: bytes) -> tuple[str, ...]:
+    """Removes the logs of a checkpoint that never ended: ours, and without an entry that counts.
+
+    Nothing else is ever removed: a log that a bookie has written is a bookie's, and anything that cannot
+    be told is kept.
+    """
+    removed = []
+    for log_id in log_ids(directory):
+        if log_id in state.log_ends:
+            continue
+        name = filenames.entry_log(log_id)
+        with directory.open(name) as file:
+            header = codec.decode_header(file.read(0, codec.HEADER_SIZE))
+        if isinstance(header, codec.Header) and header.origin is None:
+            raise ForeignStore(directory.path, f"{name} is a bookie's entry log")
+        if isinstance(header, codec.Header) and header.origin and header.origin.store_id == store_id:
+            directory.remove(name)
+            removed.append(name)
+    return tuple(removed)
+
+
+def check_logs(directory: Directory, state: IndexState) -> None:
+    """Raises if a log that holds acknowledged entries is gone, or shorter than it was."""
+    present = set(log_ids(directory))
+    for log_id, end in state.log_ends.items():
+        name = filenames.entry_log(log_id)
+        if log_id not in present:
+            raise CorruptionError(name, 0, "missing, and the index has entries in it", "ELG-005")
+        with directory.open(name) as file:
+            if file.size() < end:
+                raise CorruptionError(name, file.size(), f"ends here, and was written up to {end}", "ELG-005")
+
+
+def unknown_names(layout: Layout) -> tuple[str, ...]:
+    """Files that no store writes, kept where they are."""
+    return tuple(sorted(_unknown(layout)))
+
+
+def _unknown(layout: Layout) -> Iterator[str]:
+    for directory in (layout.journal, layout.ledgers):
+        for name in directory.names():
+            if filenames.parse(name).kind is FileKind.UNKNOWN:
+                yield name

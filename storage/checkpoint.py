@@ -1,0 +1,246 @@
+"""The checkpoint: a frozen table moves into entry log and index, and the mark behind it.
+
+The order is `Checkpointer._checkpoint`, line by line; every line is durable before the next begins. Until
+the mark is stored the journals hold everything, and the table stays first in line: an attempt that fails is
+made again with the same table and new files. A file that has met an error is never written again.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage import journals, lastmark
+from storage.codec.mark import Mark, Trailer
+from storage.index_state import IndexState
+from storage.position import LogPosition
+from storage.turnstile import Signal
+from storage.worker import AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from storage.commit import Committer
+    from storage.entry_logs import EntryLogs
+    from storage.files import Directory
+    from storage.index import Index
+    from storage.latch import Latch
+    from storage.location_cache import LocationCache
+    from storage.memtable import Memtable, Slot
+    from storage.worker import Pause
+
+SYNC_STEP = 1 << 20
+"""Bytes between two syncs of an entry log: a single large one would make the journal's syncs wait for it."""
+
+_WRITE_STEP = 256 << 10
+_ATTEMPTS = 3
+_RETRY_S = 1.0
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a run of entries of one ledger lies."""
+
+    ledger_id: int
+    entry_ids: Sequence[int]
+    locations: list[int]
+
+
+class Checkpointer:
+    """Does one checkpoint at a time, in steps; between two of them adds go on."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        slot: Slot,
+        logs: EntryLogs,
+        index: Index,
+        cache: LocationCache,
+        journal_directory: Directory,
+        ledger_directory: Directory,
+        latch: Latch,
+        journal_backups: int,
+    ) -> None:
+        self.state = index.state()
+        self.done = Signal()
+        """After each checkpoint, and when there will be no more."""
+        self.hindrance: OSError | None = None
+        """Why the checkpoint under way cannot go on for now: there is no space."""
+        self._requested = 0
+        self._finished = 0
+        self._attempts = 0
+        self._committer = committer
+        self._slot = slot
+        self._logs = logs
+        self._index = index
+        self._cache = cache
+        self._journal_directory = journal_directory
+        self._ledger_directory = ledger_directory
+        self._latch = latch
+        self._journal_backups = journal_backups
+        self._running: Iterator[Pause] | None = None
+
+    @property
+    def needs_turn(self) -> bool:
+        """Whether the next step waits for a turn, to have a table frozen."""
+        return self._running is None and self._slot.tables.frozen is None and self._requested > self._finished
+
+    # ── asking for one ───────────────────────────────────────────────────────────────────────────────
+
+    def request(self) -> int:
+        """Asks that everything added so far be checkpointed; the number to wait for."""
+        self._requested = self._finished + 2  # one may be under way, with an older table
+        return self._requested
+
+    def wait_for(self, number: int) -> None:
+        """Returns when that checkpoint is done, or none will be for now: see `hindrance`."""
+        self.done.wait_for(
+            lambda: self._finished >= number or self._latch.has_ended or self.hindrance is not None
+        )
+
+    # ── steps ────────────────────────────────────────────────────────────────────────────────────────
+
+    def step(self) -> Pause:
+        """Does a little, and says when to go on."""
+        if self._latch.failure is not None or (self._running is None and not self._begin()):
+            self.done.notify()
+            return None
+        assert self._running is not None
+        try:
+            return next(self._running)
+        except StopIteration:
+            self._end()
+            return AT_ONCE
+        except BaseException as error:
+            # Of an index, a directory or a mark that half exists nobody knows what is durable.
+            self._latch.fail(error)
+            self.done.notify()
+            raise
+
+    def _begin(self) -> bool:
+        """Whether there is a table to write; a request alone freezes one."""
+        if self.needs_turn:
+            self._committer.freeze()
+        frozen = self._slot.tables.frozen
+        if frozen is None:
+            self._finished = self._requested  # nothing was added since
+            return False
+        self._running = self._checkpoint(frozen)
+        return True
+
+    def _end(self) -> None:
+        self._running = None
+        self._attempts = 0
+        self.hindrance = None
+        self._finished += 1
+        self.done.notify()
+
+    def finish(self) -> None:
+        """Checkpoints everything that was added, in the calling thread, unless the disk is full."""
+        self.request()
+        while self.step() == AT_ONCE:
+            pass
+
+    # ── the order ────────────────────────────────────────────────────────────────────────────────────
+
+    def _checkpoint(self, frozen: Memtable) -> Iterator[Pause]:
+        # 1. Entry logs, data and then names. Before the index: it must not place an entry where none may be.
+        places = yield from self._write_logs(frozen)
+        self._logs.sync_names()
+        # 2. One change of the index. Before the mark: behind it the journals no longer speak for the entries.
+        yield from self._commit_index(places, self._next_state(frozen))
+        # 3. The mark. Before the trim: until then a power cut brings the old one back, and it needs its journals.
+        yield from self._write_mark_draft()
+        lastmark.publish(self._ledger_directory)
+        # 4. Readers look into the index from now on, and find everything there.
+        self._cache.forget({one.ledger_id for one in places})
+        self._committer.thaw()
+        yield AT_ONCE
+        # 5. The journals before the mark are of no more use.
+        journals.trim(self._journal_directory, self.state.mark.journal_id, self._journal_backups)
+
+    def _write_logs(self, frozen: Memtable) -> Generator[Pause, None, list[Places]]:
+        while True:
+            try:
+                return (yield from self._write_sorted(frozen))
+            except OSError as error:
+                # The same table goes to a new log: of this one nobody knows what a second sync would prove.
+                self._logs.abandon()
+                yield self._pause_after(error)
+
+    def _write_sorted(self, frozen: Memtable) -> Generator[Pause, None, list[Places]]:
+        places = []
+        self._logs.begin(self.state.generation + 1)
+        for ledger_id in frozen.ledgers():
+            for entry_ids, records in frozen.runs(ledger_id):
+                for piece in _pieces(records):
+                    locations = self._logs.append(ledger_id, records[piece])
+                    places.append(Places(ledger_id, entry_ids[piece], locations))
+                    if self._logs.unsynced >= SYNC_STEP:
+                        self._logs.sync()
+                    yield AT_ONCE
+        self._logs.sync()
+        return places
+
+    def _next_state(self, frozen: Memtable) -> IndexState:
+        return IndexState(
+            generation=self.state.generation + 1,
+            mark=max(self.state.mark, frozen.covers_until),
+            last_log=self._logs.last_log,
+            log_ends={**self.state.log_ends, **self._logs.ends},
+            rows_end=self.state.rows_end,
+        )
+
+    def _commit_index(self, places: Sequence[Places], state: IndexState) -> Iterator[Pause]:
+        while True:
+            try:
+                with self._index.change() as change:
+                    for one in places:
+                        change.put(one.ledger_id, one.entry_ids, one.locations)
+                        yield AT_ONCE
+                    change.commit(state)
+                break
+            except OSError as error:
+                # Another try only where the first has certainly left nothing; an index does not latch itself.
+                if error.errno not in _NO_SPACE or self._index.state() != self.state:
+                    raise
+                yield self._pause_after(error)
+        self.state = state
+
+    def _write_mark_draft(self) -> Iterator[Pause]:
+        while True:
+            try:
+                lastmark.write_draft(self._ledger_directory, self._mark())
+                return
+            except OSError as error:
+                yield self._pause_after(error)
+
+    def _mark(self) -> Mark:
+        return mark_of(self.state, self._committer.newest_journal)
+
+    def _pause_after(self, error: OSError) -> Pause:
+        """How long to wait before the next attempt; raises when there have been enough."""
+        if error.errno in _NO_SPACE:
+            self.hindrance = error
+            self.done.notify()
+            return _RETRY_S
+        self._attempts += 1
+        if self._attempts >= _ATTEMPTS:
+            raise error
+        return AT_ONCE
+
+
+def mark_of(state: IndexState, newest_journal: int) -> Mark:
+    """The mark that says what the index's state says."""
+    log_end = None if state.last_log is None else LogPosition(state.last_log, state.log_ends[state.last_log])
+    return Mark(state.mark, Trailer(state.generation, newest_journal, log_end, state.rows_end))
+
+
+def _pieces(records: Sequence[bytes]) -> Iterator[slice]:
+    """The records in pieces of about a write step."""
+    total = sum(map(len, records))
+    count = max(1, _WRITE_STEP * len(records) // total)
+    for start in range(0, len(records), count):
+        yield slice(start, start + count)

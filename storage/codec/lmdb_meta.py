@@ -1,0 +1,57 @@
+"""The two meta pages at the start of LMDB's file, read by hand before anything is mapped.
+
+    page    number u64 ┼ pad u16 ┼ flags u16 ┼ lower u16 ┼ upper u16
+    meta    magic u32 ┼ version u32 ┼ address u64 ┼ map size u64 ┼ page size u32 ┼ two databases: 92 bytes
+            ┼ last page u64 ┼ number u64
+
+The number is the transaction's. All is in the machine's own byte order: LMDB's file belongs to the kind of
+machine that wrote it, and ours have 64 bits.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage.outcome import Damaged, Flaw, wrong_version
+
+if TYPE_CHECKING:
+    from storage.codec.digest import Buffer
+
+_MAGIC = 0xBEEFC0DE
+_VERSION = 1
+_META_PAGE = 0x08
+_PAGE_SIZES = tuple(1 << bits for bits in range(9, 17))
+
+_META = struct.Struct("=10xH4xII16xI92xQQ")
+
+SIZE = _META.size
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What one of the two says; the one with the larger number counts."""
+
+    page_size: int
+    last_page: int
+    number: int
+
+    @property
+    def end(self) -> int:
+        """Where the last page ends that may be read through the map."""
+        return (self.last_page + 1) * self.page_size
+
+
+def decode(page: Buffer) -> Meta | Damaged:
+    """The meta at the start of a page."""
+    if len(page) < SIZE:
+        return Damaged(0, Flaw.FILE_SHORT, "no meta page")
+    flags, magic, version, page_size, last_page, number = _META.unpack_from(page)
+    if not flags & _META_PAGE or magic != _MAGIC:
+        return Damaged(0, Flaw.BAD_MAGIC, "no meta page")
+    if version != _VERSION:
+        return Damaged(0, wrong_version(version, _VERSION), f"LMDB's format {version}")
+    if page_size not in _PAGE_SIZES:
+        return Damaged(0, Flaw.BAD_FIELD, f"pages of {page_size} bytes")
+    return Meta(page_size, last_page, number)

@@ -1,0 +1,333 @@
+"""Adds: what is waiting goes into the journal as one group, and is answered when that is durable.
+
+One turn, in the order that nothing may change:
+
+    write the group → sync → into the active table → covers_until → visible, answered
+
+A group is never written before the one before it is durable. After any error of a write or a sync the
+outcome is unknown, so the latch falls: no answer is given any more. Between two turns, and only there, a
+table is frozen: its `covers_until` is then exact.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from storage.codec import journal as journal_codec
+from storage.codec import record as record_codec
+from storage.codec.digest import master_key
+from storage.codec.seal import GroupFlag
+from storage.errors import DiskFull, Overloaded, StoreFailed
+from storage.journal_writer import NOTHING, Group
+from storage.memtable import Memtable, Tables
+from storage.tail import Run
+from storage.turnstile import Signal, Turnstile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from storage.journals import Journals
+    from storage.latch import Latch
+    from storage.memtable import Slot
+    from storage.position import JournalPosition
+    from storage.tail import Tail, Tails
+    from storage.turnstile import Turn
+
+_MASTER_KEY = master_key(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a turn, a table and a caller's patience are bounded by."""
+
+    group_size_max: int
+    memtable_size_max: int
+    throttle_timeout_s: float
+
+
+@dataclass(slots=True)
+class Load:
+    """What callers have put into one turn."""
+
+    runs: list[Run] = field(default_factory=list)
+    size: int = 0
+    pending: list[tuple[Future[int], int]] = field(default_factory=list)
+    wants_seal: bool = False
+    wants_freeze: bool = False
+    refused: BaseException | None = None
+    """Why it will not be done: space for an earlier turn was missing, and ids were handed back."""
+
+    def add(self, run: Run) -> None:
+        self.runs.append(run)
+        self.size += run.size
+
+
+class Committer:
+    """Turns adds into durable groups. Any thread may call; one at a time leads."""
+
+    def __init__(
+        self,
+        journals: Journals,
+        slot: Slot,
+        tails: Tails,
+        latch: Latch,
+        limits: Limits,
+        durable_up_to: JournalPosition,
+        newest_journal: int,
+    ) -> None:
+        self.turnstile = Turnstile(Load, self._work)
+        self.news = Signal()
+        """After each turn, and when the store closes or fails: what readers and waiting adds look for."""
+        self.newest_journal = newest_journal
+        """The newest journal with a durable group."""
+        self.groups = 0
+        """How many groups this process has made durable."""
+        self._journals = journals
+        self._slot = slot
+        self._tails = tails
+        self._latch = latch
+        self._limits = limits
+        self._durable_up_to = durable_up_to
+        self.on_turn: Callable[[], None] = _nobody
+        """Told after each turn, by whoever led it."""
+
+    # ── what callers ask for ─────────────────────────────────────────────────────────────────────────
+
+    def append(self, ledger_id: int, payloads: Sequence[bytes]) -> range:
+        """The ids of the payloads, behind the ledger's last entry, when a crash can no longer lose them."""
+        run = self._wait_through(lambda tail: tail.append(payloads), ledger_id)
+        return range(run.first_id, run.first_id + len(run.records))
+
+    def place(self, ledger_id: int, entry_id: int, length: int, record: bytes) -> None:
+        """Returns when a crash can no longer lose the record of an entry made by the caller."""
+        self._wait_through(lambda tail: tail.place(entry_id, length, record), ledger_id)
+
+    def _wait_through(self, make: Callable[[Tail], Run], ledger_id: int) -> Run:
+        tail = self._tails.of(ledger_id)
+        while (entered := self.enter(tail, make)) is None:
+            self._wait_for_room()
+        run, turn = entered
+        self.turnstile.go_through(turn)
+        if turn.error is not None:
+            raise self._as_told(turn.error)
+        return run
+
+    def enter(self, tail: Tail, make: Callable[[Tail], Run]) -> tuple[Run, Turn[Load]] | None:
+        """The run and the turn it goes with; `None` while there is no room."""
+        with self.turnstile.lock:
+            self._check_open()
+            if self._is_full():
+                return None
+            run = make(tail)
+            self.turnstile.open.load.add(run)
+            return run, self.turnstile.enter()
+
+    def submit(self, ledger_id: int, payload: bytes) -> Future[int]:
+        """The id as a future; goes with the next turn, whoever leads it."""
+        tail = self._tails.of(ledger_id)
+        while (put := self._put(tail, payload)) is None:
+            self._wait_for_room()
+        future, waiting = put
+        if waiting >= self._limits.group_size_max:
+            self.turnstile.flush()
+        return future
+
+    def _put(self, tail: Tail, payload: bytes) -> tuple[Future[int], int] | None:
+        """The future of an entry, and how much waits with it; `None` while there is no room."""
+        with self.turnstile.lock:
+            self._check_open()
+            if self._is_full():
+                return None
+            run, load, future = tail.append((payload,)), self.turnstile.open.load, Future[int]()
+            # Too late to cancel from the start: the entry is on its way with everybody else's.
+            future.set_running_or_notify_cancel()
+            load.add(run)
+            load.pending.append((future, run.first_id))
+            return future, load.size
+
+    def _check_open(self) -> None:
+        self._latch.check_writes()
+        refused = self.turnstile.open.load.refused
+        if refused is not None:
+            raise self._as_told(refused)
+
+    def _is_full(self) -> bool:
+        """Whether what waits already is all that the tables can take."""
+        waiting, tables = self.turnstile.open.load.size, self._slot.tables
+        if tables.frozen is None:
+            return waiting >= self._limits.memtable_size_max
+        return tables.active.size + waiting >= self._limits.memtable_size_max
+
+    def _wait_for_room(self) -> None:
+        timeout = self._limits.throttle_timeout_s
+        if not self.news.wait_for(lambda: not self._is_full() or self._latch.has_ended, timeout):
+            raise Overloaded(timeout)
+
+    def seal(self) -> None:
+        """Vouches for the last group by an empty one behind it, unless there is nothing to vouch for."""
+        with self.turnstile.lock:
+            self.turnstile.open.load.wants_seal = True
+        self.turnstile.flush()
+
+    def freeze(self) -> None:
+        """Freezes the active table between two turns, unless it is empty or one is frozen already."""
+        with self.turnstile.lock:
+            self.turnstile.open.load.wants_freeze = True
+        self.turnstile.flush()
+
+    def thaw(self) -> None:
+        """The frozen table is in entry log and index: readers look there from now on."""
+        self._slot.tables = Tables(self._slot.tables.active, None)
+        self.news.notify()
+
+    def carry_over(self, records: Sequence[bytes]) -> None:
+        """Makes durable what opening has read and cannot prove; it is in the active table already."""
+        ledger_ids = list(dict.fromkeys(record_codec.ledger_id(record) for record in records))
+        group = _with_keys(Group(records, sum(map(len, records))), ledger_ids)
+        self._durable_up_to = self._journals.carry_over(group, self._durable_up_to)
+        assert self._journals.active is not None
+        self._journals.active.keyed.update(ledger_ids)
+        self.newest_journal = self._journals.active.journal_id
+        self._slot.tables.active.covers_until = self._durable_up_to
+
+    # ── the turn ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _work(self, load: Load) -> None:
+        for _ in self.stages(load):
+            pass
+
+    def stages(self, load: Load) -> Iterator[None]:
+        """One turn, stopping where another thread could come in between."""
+        try:
+            yield from self._commit(load)
+        except BaseException as error:
+            self._fail(load, error)
+            raise
+        for future, entry_id in load.pending:
+            future.set_result(entry_id)
+        self.news.notify()
+        self.on_turn()
+
+    def _commit(self, load: Load) -> Iterator[None]:
+        if load.refused is not None:
+            raise load.refused
+        if self._latch.failure is not None:
+            raise self._latch.failure
+        for runs, group in _groups(load.runs, self._limits.group_size_max):
+            yield from self._write(group, runs)
+            self._insert(runs)
+        if load.wants_seal:
+            yield from self._vouch()
+        if load.wants_freeze or self._slot.tables.active.size >= self._limits.memtable_size_max:
+            self._freeze()
+
+    def _write(self, group: Group, runs: Sequence[Run]) -> Iterator[None]:
+        ledger_ids = dict.fromkeys(run.tail.ledger_id for run in runs)
+        # Room for a key for each ledger, whether this journal needs it or a new one will.
+        journal = self._journals.with_room(_with_keys(group, list(ledger_ids)))
+        unkeyed = [ledger_id for ledger_id in ledger_ids if ledger_id not in journal.keyed]
+        journal.write(_with_keys(group, unkeyed), self._durable_up_to)
+        yield
+        self._durable_up_to = journal.sync()
+        journal.keyed.update(unkeyed)
+        self.newest_journal = journal.journal_id
+        self.groups += 1
+        yield
+
+    def _insert(self, runs: Sequence[Run]) -> None:
+        active = self._slot.tables.active
+        for run in runs:
+            active.insert(run.tail.ledger_id, run.first_id, run.records)
+        # Behind the insert: a mark must never cover what is not in the table.
+        active.covers_until = self._durable_up_to
+        for run in runs:
+            run.tail.settle(run)
+
+    def _vouch(self) -> Iterator[None]:
+        journal = self._journals.active
+        if journal is not None and journal.needs_vouching and journal.has_room(NOTHING):
+            yield from self._write(NOTHING, ())
+
+    def _freeze(self) -> None:
+        tables = self._slot.tables
+        if tables.frozen is None and len(tables.active):
+            self._slot.tables = Tables(Memtable(tables.active.covers_until), tables.active)
+
+    def _fail(self, load: Load, error: BaseException) -> None:
+        if not isinstance(error, DiskFull):
+            self._latch.fail(error)
+        elif load.refused is None:
+            self._refuse_open(error)
+        for future, _ in load.pending:
+            future.set_exception(self._as_told(error))
+        self.news.notify()
+
+    def _refuse_open(self, error: DiskFull) -> None:
+        """What waits for the next turn has ids behind those that are handed back: it is refused with them."""
+        with self.turnstile.lock:
+            load = self.turnstile.open.load
+            if load.runs:
+                load.refused = error
+            self._tails.hand_back()
+
+    def _as_told(self, error: BaseException) -> BaseException:
+        """An error of its own for each caller: one that many threads raise collects all their tracebacks."""
+        told = DiskFull(error.path) if isinstance(error, DiskFull) else StoreFailed(self._latch.path)
+        told.__cause__ = error
+        return told
+
+    # ── for the scheduler of a simulation, and for workers ───────────────────────────────────────────
+
+    def begin(self) -> Turn[Load] | None:
+        """Takes the open turn, to be played stage by stage; `None` while another is under way."""
+        return self.turnstile.begin()
+
+
+def _nobody() -> None:
+    """Who is told while nobody wants to know."""
+
+
+def _groups(runs: Sequence[Run], size_max: int) -> Iterator[tuple[list[Run], Group]]:
+    """The runs in groups of at most this size; only a single larger entry makes a larger one."""
+    members: list[Run] = []
+    size = 0
+    for run in runs:
+        for part in _parts(run, size_max):
+            if members and size + part.size > size_max:
+                yield members, _group(members, size)
+                members, size = [], 0
+            members.append(part)
+            size += part.size
+    if members:
+        yield members, _group(members, size)
+
+
+def _parts(run: Run, size_max: int) -> Iterator[Run]:
+    """The run itself if it fits into one group, which then keeps all of it or nothing."""
+    if run.size <= size_max:
+        yield run
+        return
+    first, size = 0, 0
+    for at, record in enumerate(run.records):
+        if size and size + len(record) > size_max:
+            yield Run(run.tail, run.first_id + first, run.records[first:at], size)
+            first, size = at, 0
+        size += len(record)
+    yield Run(run.tail, run.first_id + first, run.records[first:], size)
+
+
+def _group(members: Sequence[Run], size: int) -> Group:
+    # Of a run that was too large for one group a part may be kept; that is said where it is offered.
+    is_atomic = any(len(run.records) > 1 for run in members)
+    records = members[0].records if len(members) == 1 else [one for run in members for one in run.records]
+    return Group(records, size, GroupFlag.ATOMIC if is_atomic else GroupFlag.NONE)
+
+
+def _with_keys(group: Group, ledger_ids: Sequence[int]) -> Group:
+    """A bookie skips the records of a ledger whose key its journal does not hold: keys go in front."""
+    if not ledger_ids:
+        return group
+    keys = [journal_codec.encode_ledger_key(ledger_id, _MASTER_KEY) for ledger_id in ledger_ids]
+    return Group([*keys, *group.records], group.size + sum(map(len, keys)), group.flags)

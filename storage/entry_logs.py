@@ -1,0 +1,97 @@
+"""The entry logs of a running store, as checkpoints write them: the one in use, and the roll to the next."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from storage import filenames
+from storage.codec.entrylog import Origin
+from storage.entrylog_writer import EntryLogWriter
+from storage.filenames import FileKind
+from storage.log_ids import next_log_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.files import Directory
+
+_RESERVING = frozenset({FileKind.ENTRY_LOG, FileKind.COMPACTED_LOG})
+
+
+class EntryLogs:
+    """Written by one checkpoint at a time."""
+
+    def __init__(self, directory: Directory, store_id: bytes, size_max: int, last_log: int | None) -> None:
+        self.last_log = last_log
+        self.ends: dict[int, int] = {}
+        """Where the logs end that the checkpoint under way has written to."""
+        self._directory = directory
+        self._store_id = store_id
+        self._size_max = size_max
+        self._generation = 0
+        self._writer: EntryLogWriter | None = None
+        self._names_are_durable = True
+
+    @property
+    def unsynced(self) -> int:
+        """Bytes that wait for a sync."""
+        return 0 if self._writer is None else self._writer.unsynced
+
+    def begin(self, generation: int) -> None:
+        """A checkpoint begins, in the log in use or in a new one."""
+        self.ends = {}
+        self._generation = generation
+        if self._writer is not None:
+            self._writer.begin()
+
+    def append(self, ledger_id: int, records: Sequence[bytes]) -> list[int]:
+        """The packed locations of the records, all in one log. Not durable until `sync`."""
+        writer = self._with_room()
+        locations = writer.append(ledger_id, records)
+        self.ends[writer.log_id] = writer.end
+        return locations
+
+    def _with_room(self) -> EntryLogWriter:
+        if self._writer is not None and self._writer.end >= self._size_max:
+            self._writer.sync()
+            self.seal()
+        if self._writer is None:
+            log_id = next_log_id(log_ids(self._directory), self.last_log)
+            self._names_are_durable = False
+            self._writer = EntryLogWriter.create(
+                self._directory, log_id, Origin(self._store_id, self._generation)
+            )
+            self.last_log = log_id
+        return self._writer
+
+    def sync(self) -> None:
+        """When it returns, what was appended is durable; the names of the logs are not."""
+        if self._writer is not None:
+            self._writer.sync()
+
+    def sync_names(self) -> None:
+        """When it returns, the names of the logs are durable too."""
+        if not self._names_are_durable:
+            self._directory.sync()
+            self._names_are_durable = True
+
+    def abandon(self) -> None:
+        """The log in use has met an error: what stands behind its durable end is a leftover."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def seal(self) -> None:
+        """Ends the log in use with a ledgers map. One that cannot be sealed is scanned instead, as after a crash."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(OSError):
+                writer.seal()
+            writer.close()
+
+
+def log_ids(directory: Directory) -> list[int]:
+    """The ids that are taken: those of logs, and of logs about to appear by a compaction."""
+    names = map(filenames.parse, directory.names())
+    return [name.number for name in names if name.kind in _RESERVING and name.number is not None]

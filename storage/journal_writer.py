@@ -1,0 +1,141 @@
+"""Writing journals: drafts that are filled and synced before they have a name, then groups, one at a time.
+
+The zeros are written before the name appears, never into a file that groups are written to: a sync of the
+fill that fails could otherwise take a group's pages with it, and tell only the fill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage import filenames
+from storage.codec import journal as codec
+from storage.codec import seal as seal_codec
+from storage.codec.seal import GroupFlag, Seal
+from storage.position import JournalPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.files import Directory, WriteFile
+
+_ATOMIC_MARK_SIZE = len(seal_codec.encode_atomic_mark())
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one leader writes with one write and one sync."""
+
+    records: Sequence[bytes]
+    size: int
+    flags: GroupFlag = GroupFlag.NONE
+
+    def space(self, alignment: int) -> int:
+        """The most it takes in a journal, seal and padding included."""
+        return _ATOMIC_MARK_SIZE + self.size + seal_codec.padding_size(self.size, alignment) + alignment
+
+
+NOTHING = Group((), 0)
+"""An empty group vouches for the one before it."""
+
+
+class JournalDraft:
+    """A journal without a name: header and zeros, all of it synced."""
+
+    def __init__(self, directory: Directory, journal_id: int, salt: int, alignment: int) -> None:
+        self.journal_id = journal_id
+        self._directory = directory
+        self._salt = salt
+        self._alignment = alignment
+        self._name = filenames.journal(journal_id)
+        draft = filenames.draft(self._name)
+        if draft in directory.names():
+            directory.remove(draft)
+        self._file: WriteFile = directory.create(draft)
+        header = codec.encode_header(codec.Header(codec.VERSION_MAX, salt))
+        self._file.write(0, [header, seal_codec.header_padding(alignment)])
+        self._start = self.filled_until = seal_codec.first_group_start(alignment)
+
+    @property
+    def room(self) -> int:
+        return self.filled_until - self._start
+
+    def fill(self, size: int) -> None:
+        """Adds zeros; they count when they are durable."""
+        self._file.zero_fill(self.filled_until, size)
+        self._file.sync()
+        self.filled_until += size
+
+    def writer(self) -> JournalWriter:
+        """Writes groups into the draft: what is carried over is durable before the name can be seen."""
+        return JournalWriter(self._file, self.journal_id, self._salt, self._alignment, self.filled_until)
+
+    def publish(self) -> None:
+        """Gives it its name, durably."""
+        self._directory.rename(filenames.draft(self._name), self._name)
+        # Before the first acknowledgement: a power cut must not take the name away from acknowledged groups.
+        self._directory.sync()
+
+    def abandon(self) -> None:
+        self._file.close()
+
+
+class JournalWriter:
+    """A journal with room ahead. After an error nothing more may ever be written to it."""
+
+    def __init__(
+        self, file: WriteFile, journal_id: int, salt: int, alignment: int, filled_until: int
+    ) -> None:
+        self.journal_id = journal_id
+        self.end = seal_codec.first_group_start(alignment)
+        self.sequence = 0
+        self.keyed: set[int] = set()
+        """The ledgers whose key is logged in this file: a bookie skips records of a ledger without one."""
+        self._file = file
+        self._salt = salt
+        self._alignment = alignment
+        self._filled_until = filled_until
+        self._written_until = self.end
+        self.needs_vouching = False
+        """Whether the last group holds anything that no later seal vouches for."""
+
+    @property
+    def room(self) -> int:
+        """Bytes that are zero and durable ahead of the next group."""
+        return self._filled_until - self.end
+
+    @property
+    def is_half_full(self) -> bool:
+        return self.end > self.room
+
+    def has_room(self, group: Group) -> bool:
+        return group.space(self._alignment) <= self.room
+
+    def write(self, group: Group, durable_up_to: JournalPosition) -> None:
+        """Writes the group at the end; not durable, and not part of the journal, until `sync` returns."""
+        assert self._written_until == self.end, "no group is written before the one before it is durable"
+        seal = Seal(
+            self.journal_id,
+            self._salt,
+            self.sequence + 1,
+            self.end,
+            durable_up_to,
+            len(group.records),
+            group.flags,
+        )
+        content = [b"".join(group.records)] if group.records else []
+        buffers = seal_codec.encode_group(content, seal, self._alignment)
+        self._written_until = self.end + sum(map(len, buffers))
+        self._file.write(self.end, buffers)
+        self.needs_vouching = bool(group.records)
+
+    def sync(self) -> JournalPosition:
+        """When it returns, the group is durable, and the place behind it is the journal's end."""
+        self._file.sync()
+        self.end = self._written_until
+        self.sequence += 1
+        return JournalPosition(self.journal_id, self.end)
+
+    def close(self) -> None:
+        self._file.close()

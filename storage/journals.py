@@ -1,0 +1,174 @@
+"""The journals of a running store: the one that groups are written to, the next one, and the old ones."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage import filenames
+from storage.errors import DiskFull
+from storage.filenames import FileKind
+from storage.journal_writer import NOTHING, JournalDraft, JournalWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from storage.files import Directory
+    from storage.journal_writer import Group
+    from storage.position import JournalPosition
+
+FILL_STEP = 1 << 20
+_FIRST_SHARE = 16
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True, slots=True)
+class JournalShape:
+    """How journals are laid out: where groups begin, and how far a file is filled before it has a name."""
+
+    alignment: int
+    size: int
+
+
+class Journals:
+    """Rolls from one journal to the next.
+
+    Groups are written by whoever leads a turn; the next draft is filled by a worker meanwhile. The lock is
+    for the draft alone.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        shape: JournalShape,
+        newest_id: int,
+        new_salt: Callable[[], int],
+        lock: AbstractContextManager[object],
+    ) -> None:
+        self.active: JournalWriter | None = None
+        self._directory = directory
+        self._shape = shape
+        self._newest_id = newest_id
+        self._new_salt = new_salt
+        self._lock = lock
+        self._draft: JournalDraft | None = None
+
+    def with_room(self, group: Group) -> JournalWriter:
+        """The journal that takes the group next, a new one if the active one is too full for it.
+
+        `DiskFull` when there is no space for one; then nothing has changed. Any other `OSError` leaves it
+        unknown which names are durable.
+        """
+        if self.active is not None and self.active.has_room(group):
+            return self.active
+        with self._lock:
+            draft = self._filled_draft(group.space(self._shape.alignment))
+            self._draft = None
+        # All groups of the old journal are durable: no group is written before the one before it is.
+        draft.publish()
+        return self._take_over(draft.writer())
+
+    def _take_over(self, writer: JournalWriter) -> JournalWriter:
+        if self.active is not None:
+            self.active.close()
+        self.active = writer
+        return writer
+
+    def carry_over(self, group: Group, durable_up_to: JournalPosition) -> JournalPosition:
+        """A new journal that begins with what opening has to write again; the end of it.
+
+        The group and a seal that vouches for it are durable before the journal has a name: a crash leaves
+        all of it or nothing.
+        """
+        assert self.active is None, "a store is opened once"
+        draft = self._filled_draft(group.space(self._shape.alignment) + NOTHING.space(self._shape.alignment))
+        self._draft = None
+        writer = draft.writer()
+        writer.write(group, durable_up_to)
+        end = writer.sync()
+        writer.write(NOTHING, end)
+        end = writer.sync()
+        draft.publish()
+        self.active = writer
+        return end
+
+    def _filled_draft(self, room: int) -> JournalDraft:
+        try:
+            if self._draft is None:
+                self._draft = self.new_draft()
+                self._draft.fill(max(room, self._shape.size // _FIRST_SHARE))
+            while self._draft.room < room:
+                self._draft.fill(FILL_STEP)
+        except OSError as error:
+            self._give_up_draft()
+            if error.errno in _NO_SPACE:
+                raise DiskFull(self._directory.path) from error
+            raise
+        return self._draft
+
+    def new_draft(self) -> JournalDraft:
+        """A draft with the next id."""
+        draft = JournalDraft(self._directory, self._newest_id + 1, self._new_salt(), self._shape.alignment)
+        self._newest_id += 1
+        return draft
+
+    def _give_up_draft(self) -> None:
+        # What a failed fill has left is unknown: the next attempt begins with a new file. The zeros that were
+        # written may be the very space that is missing.
+        draft, self._draft = self._draft, None
+        if draft is not None:
+            with suppress(OSError):
+                self._discard(draft)
+
+    def fill_ahead(self) -> bool:
+        """Fills one step of the next journal, so that a roll need not wait; whether there is more to do."""
+        with self._lock:
+            if self.active is None or not self.active.is_half_full:
+                return False
+            try:
+                if self._draft is None:
+                    self._draft = self.new_draft()
+                if self._draft.filled_until < self._shape.size:
+                    self._draft.fill(min(FILL_STEP, self._shape.size - self._draft.filled_until))
+                return self._draft.filled_until < self._shape.size
+            except OSError:
+                # Nobody waits for it: the leader that needs the room tries again, and hears of it.
+                self._give_up_draft()
+                return False
+
+    def discard_draft(self) -> None:
+        """Removes the draft that nobody will use; an opening would do it as well."""
+        with self._lock:
+            self._give_up_draft()
+
+    def close(self) -> None:
+        """Closes the files; writes nothing."""
+        if self.active is not None:
+            self.active.close()
+        if self._draft is not None:
+            self._draft.abandon()
+
+    def _discard(self, draft: JournalDraft) -> None:
+        draft.abandon()
+        self._directory.remove(filenames.draft(filenames.journal(draft.journal_id)))
+
+
+def journal_ids(directory: Directory) -> list[int]:
+    """The ids of the journals that have a name here, ascending."""
+    names = map(filenames.parse, directory.names())
+    return sorted(name.number for name in names if name.kind is FileKind.JOURNAL and name.number is not None)
+
+
+def trim(directory: Directory, marked_id: int, backups: int) -> list[str]:
+    """Removes the journals before the marked one, but for the newest so many; returns their names.
+
+    A power cut may bring one back: it lies before the mark, and is removed again.
+    """
+    before = [journal_id for journal_id in journal_ids(directory) if journal_id < marked_id]
+    names = [filenames.journal(journal_id) for journal_id in before[: max(0, len(before) - backups)]]
+    for name in names:
+        directory.remove(name)
+    return names

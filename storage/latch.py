@@ -1,0 +1,62 @@
+"""What a store still does: everything, only reads after a failed write, or nothing once it is closed."""
+
+from __future__ import annotations
+
+from storage.errors import ForkedStore, StoreClosed, StoreFailed
+
+
+class Latch:
+    """Moves one way only. After a failed write or sync nobody knows what is durable, and a second sync that
+    succeeds proves nothing: so no answer is given any more, and opening again finds out."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._failure: BaseException | None = None
+        self._gone: type[StoreClosed | ForkedStore] | None = None
+        self._is_closing = False
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The first error that stopped the store from writing."""
+        return self._failure
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether waiting for anything to be written is in vain."""
+        return self._is_closing or self._gone is not None or self._failure is not None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closing or self._gone is not None
+
+    def fail(self, error: BaseException) -> None:
+        """From here on nothing is written; the first error is the one that is told."""
+        if self._failure is None:
+            self._failure = error
+
+    def begin_close(self) -> bool:
+        """From here on nothing is added; whether the caller is the one to close it."""
+        is_first = not self._is_closing and self._gone is None
+        self._is_closing = True
+        return is_first
+
+    def close(self) -> None:
+        """From here on nothing is answered."""
+        self._gone = self._gone or StoreClosed
+
+    def fork(self) -> None:
+        """This process is a copy of the one that owns the store."""
+        self._gone = ForkedStore
+
+    def check_reads(self) -> None:
+        """Raises unless entries can be read."""
+        if self._gone is not None:
+            raise self._gone(self.path)
+
+    def check_writes(self) -> None:
+        """Raises unless entries can be added."""
+        self.check_reads()
+        if self._is_closing:
+            raise StoreClosed(self.path)
+        if self._failure is not None:
+            raise StoreFailed(self.path) from self._failure

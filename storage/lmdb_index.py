@@ -1,0 +1,234 @@
+"""The index in LMDB: a directory of its own in the ledger directory.
+
+index           the index
+index.draft     one under construction; it gets the name when it is whole and durable
+index.damaged   what had the name before
+"""
+
+from __future__ import annotations
+
+import errno
+import operator
+from array import array
+from itertools import islice, pairwise, starmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from storage import filenames
+from storage.codec import index as codec
+from storage.codec import index_state as state_codec
+from storage.codec import lmdb_meta
+from storage.entry import ID_MAX
+from storage.index import NoIndex
+from storage.lmdb_environment import LmdbEnvironment, Run, make_environment, open_environment
+from storage.outcome import Damaged, Flaw
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from storage.files import Directory, ReadFile
+    from storage.index_state import IndexState
+
+_DATA = "data.mdb"
+_DRAFT = filenames.draft(filenames.INDEX)
+_DAMAGED = filenames.damaged(filenames.INDEX)
+_LEDGERS_AT_ONCE = 1000
+
+
+class LmdbPlace:
+    """The index of the ledger directory `directory`, which LMDB finds by `path`: it opens files by itself.
+
+    `map_size` is address space: only what is used of it takes space on the disk, and it grows by itself.
+    """
+
+    def __init__(self, directory: Directory, path: str | os.PathLike[str], map_size: int = 64 << 30) -> None:
+        self._directory = directory
+        self._path = Path(path)
+        self._map_size = map_size
+
+    def open(self) -> LmdbIndex | NoIndex | Damaged:
+        if filenames.INDEX not in self._directory.names():
+            return NoIndex()
+        inner = self._directory.directory(filenames.INDEX)
+        try:
+            file = inner.open(_DATA)
+        except (FileNotFoundError, NotADirectoryError):  # LMDB itself would make one
+            return Damaged(0, Flaw.FILE_SHORT, f"no {_DATA}")
+        with file:
+            damage = _damage(file)
+        return damage or self._open_whole(inner)
+
+    def _open_whole(self, inner: Directory) -> LmdbIndex | Damaged:
+        environment = open_environment(self._path / filenames.INDEX, self._map_size)
+        if isinstance(environment, Damaged):
+            return environment
+        state = state_codec.decode(environment.state())
+        if isinstance(state, Damaged):
+            environment.close()
+            return state
+        return LmdbIndex(environment, inner, self._directory)
+
+    def draft(self) -> LmdbDraft:
+        inner = self._directory.directory(_DRAFT)
+        inner.make()
+        _empty(inner)
+        environment = make_environment(self._path / _DRAFT, self._map_size)
+        return LmdbDraft(self, environment, inner, self._directory)
+
+
+def _damage(file: ReadFile) -> Damaged | None:
+    """What forbids to map the file: whoever reads a page behind its end through a map is killed."""
+    first = lmdb_meta.decode(file.read(0, lmdb_meta.SIZE))
+    if isinstance(first, Damaged):
+        return first
+    second = lmdb_meta.decode(file.read(first.page_size, lmdb_meta.SIZE))
+    if isinstance(second, Damaged):
+        return Damaged(first.page_size + second.offset, second.flaw, second.detail)
+    end = max(first, second, key=lambda meta: meta.number).end
+    size = file.size()  # asked last: another process may write, and its file only grows
+    return Damaged(size, Flaw.FILE_SHORT, f"{size} of {end} bytes") if size < end else None
+
+
+def _empty(directory: Directory) -> None:
+    for name in directory.names():
+        directory.remove(name)
+
+
+class LmdbDraft:
+    """An index under construction, in a directory that no reader looks into."""
+
+    def __init__(
+        self, place: LmdbPlace, environment: LmdbEnvironment, inner: Directory, directory: Directory
+    ) -> None:
+        self._place = place
+        self._environment = environment
+        self._inner = inner
+        self._directory = directory
+
+    def change(self) -> LmdbChange:
+        return LmdbChange(self._environment)
+
+    def publish(self) -> LmdbIndex:
+        # Before the rename: a durable name must never precede durable content.
+        self._environment.sync()
+        self._environment.close()
+        self._inner.sync()
+        self._put_aside()
+        self._directory.rename(_DRAFT, filenames.INDEX)
+        # Before anybody relies on it: LMDB never syncs a directory.
+        self._directory.sync()
+        index = self._place.open()
+        assert isinstance(index, LmdbIndex), f"published as {index}"
+        return index
+
+    def _put_aside(self) -> None:
+        names = self._directory.names()
+        if filenames.INDEX in names:
+            if _DAMAGED in names:
+                _empty(self._directory.directory(_DAMAGED))  # a rename replaces an empty directory
+            self._directory.rename(filenames.INDEX, _DAMAGED)
+
+    def close(self) -> None:
+        self._environment.close()
+
+
+class LmdbIndex:
+    """An open index."""
+
+    def __init__(self, environment: LmdbEnvironment, inner: Directory, directory: Directory) -> None:
+        self._environment = environment
+        self._inner = inner
+        self._directory = directory
+
+    def state(self) -> IndexState:
+        state = state_codec.decode(self._environment.state())
+        if isinstance(state, Damaged):
+            raise OSError(errno.EIO, f"the index's state: {state}", self._inner.path)
+        return state
+
+    def find(self, ledger_id: int, entry_id: int) -> int | None:
+        value = self._environment.value_from(codec.encode_key(ledger_id), codec.encode_floor(entry_id))
+        if value is None:
+            return None
+        found, location = codec.split_value(value)
+        return location if found == entry_id else None
+
+    def places(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
+        with self._environment.reading() as cursor:
+            if not cursor.set_range_dup(codec.encode_key(ledger_id), codec.encode_floor(first)):
+                return []
+            return list(map(codec.split_value, islice(cursor.iternext_dup(), count)))
+
+    def last(self, ledger_id: int) -> tuple[int, int] | None:
+        with self._environment.reading() as cursor:
+            if not (cursor.set_key(codec.encode_key(ledger_id)) and cursor.last_dup()):
+                return None
+            return codec.split_value(cursor.value())
+
+    def count(self, ledger_id: int) -> int:
+        with self._environment.reading() as cursor:
+            return cursor.count() if cursor.set_key(codec.encode_key(ledger_id)) else 0
+
+    def ledgers(self) -> Iterator[int]:
+        # A part at a time: who stops in the middle must hold no snapshot.
+        part = self._ledgers_from(0)
+        while part:
+            yield from part
+            part = self._ledgers_from(part[-1] + 1) if part[-1] < ID_MAX else []
+
+    def _ledgers_from(self, first: int) -> list[int]:
+        with self._environment.reading() as cursor:
+            if not cursor.set_range(codec.encode_key(first)):
+                return []
+            keys = cursor.iternext_nodup(keys=True, values=False)
+            return codec.split_keys(islice(keys, _LEDGERS_AT_ONCE))
+
+    def change(self) -> LmdbChange:
+        return LmdbChange(self._environment)
+
+    def sync(self) -> None:
+        self._environment.sync()
+        self._inner.sync()
+        self._directory.sync()
+
+    def close(self) -> None:
+        self._environment.close()
+
+
+class LmdbChange:
+    """In memory until the commit, 16 bytes an entry: in a map that is too small LMDB has to start again."""
+
+    def __init__(self, environment: LmdbEnvironment) -> None:
+        self._environment = environment
+        self._runs: list[Run] | None = []
+
+    def put(self, ledger_id: int, entry_ids: Sequence[int], locations: Sequence[int]) -> None:
+        assert self._runs is not None, "the change is over"
+        run = Run(ledger_id, array("q", entry_ids), array("q", locations))
+        _check(run)
+        if run.entry_ids:
+            self._runs.append(run)
+
+    def commit(self, state: IndexState) -> None:
+        runs, self._runs = self._runs, None
+        assert runs is not None, "the change is over"
+        self._environment.commit(runs, state_codec.encode(state))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runs = None
+
+
+def _check(run: Run) -> None:
+    """LMDB would keep two places of one entry as two values, and sort a negative id behind all others."""
+    ledger_id, entry_ids, locations = run
+    assert len(entry_ids) == len(locations), "a place for each entry"
+    assert min((ledger_id, *entry_ids[:1])) >= 0, "ids are not negative"
+    assert min(locations, default=1) > 0, "0 is no place"
+    assert all(starmap(operator.lt, pairwise(entry_ids))), "entries ascend"

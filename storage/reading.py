@@ -1,0 +1,173 @@
+"""Reading: active table, frozen table, index, entry log, in the order in which entries move.
+
+The tables are loaded once, before the index is asked: an entry that has left them by then is in the index.
+No lock of the write path is taken. What is not there is *missing*; what is there and does not verify, or
+cannot be read, is *unreadable*, and never the one for the other.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from storage import filenames
+from storage.codec import entry as entry_codec
+from storage.codec import record as record_codec
+from storage.codec.digest import digester
+from storage.entry import NO_ENTRY, RECORD_SIZE_MAX, DigestType, Entry
+from storage.errors import EntryUnreadable
+from storage.outcome import Damaged
+from storage.position import EntryLocation
+from storage.tail import EMPTY, LedgerEnd
+
+if TYPE_CHECKING:
+    from storage.files import Directory, ReadFile
+    from storage.index import Index
+    from storage.location_cache import LocationCache
+    from storage.memtable import Slot
+    from storage.tail import Tail
+
+_LENGTH = struct.Struct(">i")
+_FIRST_READ = 4 << 10
+_OPEN_LOGS_MAX = 512
+_CRC32C = digester(DigestType.CRC32C)
+
+
+class LogShelf:
+    """Entry logs open for reading. Threads may share them."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._files: dict[int, ReadFile] = {}
+
+    def read(self, location: EntryLocation, size: int) -> bytes:
+        """Bytes of a log from the entry's length word on; fewer only where the log ends."""
+        offset = location.position.offset
+        file = self._files.get(location.log_id)
+        if file is not None:
+            return file.read(offset, size)
+        file = self._directory.open(filenames.entry_log(location.log_id))
+        if len(self._files) < _OPEN_LOGS_MAX and self._files.setdefault(location.log_id, file) is file:
+            return file.read(offset, size)
+        with file:
+            return file.read(offset, size)
+
+    def close(self) -> None:
+        for file in list(self._files.values()):
+            file.close()
+
+
+class Reading:
+    """Finds entries wherever they are. Any thread may call."""
+
+    def __init__(self, slot: Slot, index: Index, cache: LocationCache, logs: LogShelf) -> None:
+        self._slot = slot
+        self._index = index
+        self._cache = cache
+        self._logs = logs
+
+    def record(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """The record, nothing of it verified yet; `None` if there is no such entry."""
+        record = self._slot.tables.get(ledger_id, entry_id)
+        if record is not None:
+            return record
+        packed = self._cache.find(ledger_id, entry_id)
+        return None if packed is None else self._record_at(packed, ledger_id, entry_id)
+
+    def entry(self, ledger_id: int, entry_id: int) -> Entry | None:
+        """The entry, its digest and its ids verified; `None` if there is none. `EntryUnreadable` otherwise."""
+        record = self.record(ledger_id, entry_id)
+        return None if record is None else self._decoded(record, ledger_id, entry_id)
+
+    def _record_at(self, packed: int, ledger_id: int, entry_id: int) -> bytes:
+        location = EntryLocation.unpack(packed)
+        try:
+            record = self._logs.read(location, _FIRST_READ)
+            size = self._size(record)
+            if size > len(record):
+                record = self._logs.read(location, size)
+        except OSError as error:
+            raise _unreadable(ledger_id, entry_id, location, str(error)) from error
+        if not record_codec.LENGTH_SIZE < size <= len(record):
+            raise _unreadable(ledger_id, entry_id, location, "no record stands there")
+        return record[:size]
+
+    @staticmethod
+    def _size(start: bytes) -> int:
+        """What the length word claims, itself included; 0 where it claims nothing sensible."""
+        if len(start) < record_codec.LENGTH_SIZE:
+            return 0
+        (length,) = _LENGTH.unpack_from(start)
+        return record_codec.LENGTH_SIZE + length if 0 < length <= RECORD_SIZE_MAX else 0
+
+    def _decoded(self, record: bytes, ledger_id: int, entry_id: int) -> Entry:
+        entry = entry_codec.decode(record_codec.entry_bytes(record), _CRC32C)
+        if isinstance(entry, Damaged):
+            raise self._unreadable_now(ledger_id, entry_id, entry.flaw.value)
+        if (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
+            raise self._unreadable_now(ledger_id, entry_id, "another entry stands there")
+        return entry
+
+    def _unreadable_now(self, ledger_id: int, entry_id: int, reason: str) -> EntryUnreadable:
+        packed = self._cache.find(ledger_id, entry_id)
+        location = None if packed is None else EntryLocation.unpack(packed)
+        return _unreadable(ledger_id, entry_id, location, reason)
+
+    # ── the ends of ledgers ──────────────────────────────────────────────────────────────────────────
+
+    def last_id(self, ledger_id: int) -> int | None:
+        """The largest entry id of the ledger; `None` if it has no entry."""
+        in_memory = self._slot.tables.last_id(ledger_id)
+        indexed = self._index.last(ledger_id)
+        ids = [one for one in (in_memory, indexed[0] if indexed else None) if one is not None]
+        return max(ids, default=None)
+
+    def end(self, ledger_id: int) -> LedgerEnd:
+        """The last entry's id and the ledger's length there. An entry that cannot be read raises."""
+        last_id = self.last_id(ledger_id)
+        if last_id is None:
+            return EMPTY
+        entry = self.entry(ledger_id, last_id)
+        assert entry is not None, "the last entry is there"
+        return LedgerEnd(last_id, entry.length)
+
+    def last_add_confirmed(self, tail: Tail) -> int:
+        """The larger of two: up to where no entry is missing, and what the last entry's writer knew of."""
+        if tail.end == EMPTY:
+            return NO_ENTRY
+        tail.first_missing = self._first_missing(tail.ledger_id, tail.first_missing)
+        last = self.entry(tail.ledger_id, tail.end.entry_id)
+        said = NO_ENTRY if last is None else last.last_add_confirmed
+        return max(tail.first_missing - 1, said)
+
+    def _first_missing(self, ledger_id: int, start: int) -> int:
+        indexed = self._index.last(ledger_id)
+        if start == 0 and indexed is not None and self._index.count(ledger_id) == indexed[0] + 1:
+            start = indexed[0] + 1
+        while self.has(ledger_id, start):
+            start += 1
+        return start
+
+    def has(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether there is such an entry; says nothing of its bytes."""
+        if self._slot.tables.get(ledger_id, entry_id) is not None:
+            return True
+        return self._cache.find(ledger_id, entry_id) is not None
+
+    def ledgers(self) -> list[int]:
+        """Every ledger with an entry, ascending."""
+        tables = self._slot.tables
+        frozen = tables.frozen.ledgers() if tables.frozen else []
+        return sorted({*tables.active.ledgers(), *frozen, *self._index.ledgers()})
+
+    def close(self) -> None:
+        self._logs.close()
+
+
+def _unreadable(
+    ledger_id: int, entry_id: int, location: EntryLocation | None, reason: str
+) -> EntryUnreadable:
+    if location is None:
+        return EntryUnreadable(ledger_id, entry_id, reason)
+    file = filenames.entry_log(location.log_id)
+    return EntryUnreadable(ledger_id, entry_id, reason, file, location.position.offset)

@@ -1,0 +1,167 @@
+"""Who leads, who waits, who is told: many callers share one write and one sync.
+
+A caller puts what it has into the open turn. If nobody leads, it leads: it takes the turn, does the work for
+everybody in it, and opens the gate. Meanwhile the next turn fills, and one of those who wait in it leads
+next. No caller hands its work to another thread, which would cost more than a write.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Load = TypeVar("Load")
+
+
+class Turn(Generic[Load]):
+    """What is done at once, and everybody who waits for it."""
+
+    __slots__ = ("error", "gate", "is_over", "load", "needs_leader", "waiting")
+
+    def __init__(self, load: Load) -> None:
+        self.load = load
+        self.error: BaseException | None = None
+        self.is_over = False
+        self.needs_leader = False
+        self.waiting = 0
+        self.gate = threading.Lock()
+        self.gate.acquire()
+
+    def let_one_through(self) -> None:
+        # An interrupted caller can have let one through before: a gate that is open is open.
+        with suppress(RuntimeError):
+            self.gate.release()
+
+
+class Turnstile(Generic[Load]):
+    """One turn open, at most one under way.
+
+    `lock` guards the open turn's load, and whatever else a caller decides while it puts something in.
+    """
+
+    def __init__(self, new_load: Callable[[], Load], work: Callable[[Load], None]) -> None:
+        self._new_load = new_load
+        self._work = work
+        self.lock = threading.Lock()
+        self.open = Turn(new_load())
+        self._is_led = False
+
+    def begin(self) -> Turn[Load] | None:
+        """Takes the open turn, if none is under way; whoever takes it must `end` it."""
+        with self.lock:
+            if self._is_led:
+                return None
+            self._is_led = True
+            return self._take()
+
+    def _take(self) -> Turn[Load]:
+        turn, self.open = self.open, Turn(self._new_load())
+        return turn
+
+    def end(self, turn: Turn[Load], error: BaseException | None = None) -> None:
+        """Lets everybody in the turn go, and one of those in the next one lead it."""
+        turn.error = error
+        turn.is_over = True
+        with self.lock:
+            follows = self.open if self.open.waiting else None
+            self._is_led = follows is not None
+            if follows is not None:
+                follows.needs_leader = True
+        turn.let_one_through()
+        if follows is not None:
+            follows.let_one_through()
+
+    def enter(self) -> Turn[Load]:
+        """Counts the caller in, for the load it has put into the open turn. Needs the lock."""
+        turn = self.open
+        turn.waiting += 1
+        return turn
+
+    def go_through(self, turn: Turn[Load]) -> None:
+        """Returns when the turn is over, having led it if it fell to the caller. Not under the lock."""
+        if self._claim(turn):
+            self._lead(turn)
+            return
+        try:
+            self._wait(turn)
+        except BaseException:
+            self._leave(turn)
+            raise
+
+    def _claim(self, turn: Turn[Load]) -> bool:
+        """Whether the caller leads the turn from now on."""
+        with self.lock:
+            if turn is not self.open or (self._is_led and not turn.needs_leader):
+                return False
+            self._is_led = True
+            self._take()
+            return True
+
+    def _wait(self, turn: Turn[Load]) -> None:
+        turn.gate.acquire()
+        # A gate that opens before the turn is over lets its leader through; who comes too late waits on.
+        while not turn.is_over and not self._claim(turn):
+            turn.gate.acquire()
+        if turn.is_over:
+            turn.let_one_through()
+        else:
+            self._lead(turn)
+
+    def _lead(self, turn: Turn[Load]) -> None:
+        error: BaseException | None = None
+        try:
+            self._work(turn.load)
+        except BaseException as raised:  # noqa: BLE001 - everybody in the turn is told
+            error = raised
+        self.end(turn, error)
+        if error is not None and not isinstance(error, Exception):
+            raise error  # a Ctrl-C is for the caller, not for those it worked for
+
+    def _leave(self, turn: Turn[Load]) -> None:
+        """A caller was interrupted while it waited: if the turn was given to it, others depend on it."""
+        with self.lock:
+            turn.waiting -= 1
+            is_alone = turn.needs_leader and turn is self.open and not turn.waiting
+        if is_alone and self._claim(turn):
+            self._lead(turn)
+        else:
+            turn.let_one_through()
+
+    def flush(self) -> None:
+        """Returns when everything that was put in before is done."""
+        with self.lock:
+            turn = self.enter()
+        self.go_through(turn)
+
+
+class Signal:
+    """Something has changed: whoever waits for it looks again. Costs nothing while nobody waits."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting = 0
+
+    def wait_for(self, is_there: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Whether it came to be so in time."""
+        with self._changed:
+            # Counted before it looks: whoever changes something after that sees that somebody waits.
+            self._waiting += 1
+            try:
+                return self._changed.wait_for(is_there, timeout)
+            finally:
+                self._waiting -= 1
+
+    def notify(self) -> None:
+        """To be called after the change."""
+        if self._waiting:
+            with self._changed:
+                self._changed.notify_all()
+
+
+def new_lock() -> threading.Lock:
+    """A lock for one thing that two pieces of work take in turns."""
+    return threading.Lock()
