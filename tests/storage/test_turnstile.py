@@ -1,0 +1,155 @@
+"""Who leads, who waits, who is told."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from storage.turnstile import Signal, Turnstile
+
+
+class Work:
+    """Does turns, and can be held up in the middle of one."""
+
+    def __init__(self) -> None:
+        self.turns: list[list[int]] = []
+        self.entered = threading.Event()
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.inside = 0
+
+    def __call__(self, load: list[int]) -> None:
+        self.inside += 1
+        assert self.inside == 1, "one turn at a time"
+        self.entered.set()
+        assert self.may_go_on.wait(10)
+        self.turns.append(load)
+        self.inside -= 1
+        if -1 in load:
+            raise OSError("the disk is gone")
+
+
+def put(turnstile: Turnstile[list[int]], number: int) -> BaseException | None:
+    with turnstile.lock:
+        turn = turnstile.enter()
+        turn.load.append(number)
+    turnstile.go_through(turn)
+    assert turn.is_over
+    return turn.error
+
+
+def test_a_caller_alone_leads_at_once() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    assert put(turnstile, 7) is None
+    assert work.turns == [[7]]
+
+
+def test_whoever_comes_during_a_turn_shares_the_next_one() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    work.may_go_on.clear()
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(put, turnstile, 0)
+        assert work.entered.wait(10)
+        others = [pool.submit(put, turnstile, number) for number in range(1, 9)]
+        while turnstile.open.waiting < len(others):
+            assert not any(other.done() for other in others), "nobody passes before the turn that it waits for"
+        work.may_go_on.set()
+        assert {call.result(10) for call in (first, *others)} == {None}
+    assert [sorted(turn) for turn in work.turns] == [[0], [1, 2, 3, 4, 5, 6, 7, 8]]
+
+
+def test_an_error_is_told_to_everybody_in_the_turn_and_to_nobody_else() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    work.may_go_on.clear()
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(put, turnstile, 0)
+        assert work.entered.wait(10)
+        bad = [pool.submit(put, turnstile, number) for number in (-1, 1)]
+        while turnstile.open.waiting < 2:
+            assert not first.done()
+        work.may_go_on.set()
+        assert first.result(10) is None
+        assert [type(call.result(10)) for call in bad] == [OSError, OSError]
+    assert put(turnstile, 2) is None
+
+
+@pytest.mark.parametrize("threads", [2, 16])
+def test_every_load_is_done_once_whoever_leads(threads: int) -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    numbers = range(400)
+    with ThreadPoolExecutor(threads) as pool:
+        assert set(pool.map(lambda number: put(turnstile, number), numbers)) == {None}
+    assert sorted(number for turn in work.turns for number in turn) == list(numbers)
+
+
+def test_a_load_without_anybody_who_waits_is_done_by_a_flush() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    with turnstile.lock:
+        turnstile.open.load.append(5)
+    turnstile.flush()
+    assert work.turns == [[5]]
+
+
+def test_a_caller_that_is_interrupted_while_it_waits_leaves_the_others_a_leader() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    taken = turnstile.begin()
+    assert taken is not None
+    with turnstile.lock:
+        interrupted = turnstile.enter()
+        interrupted.load.append(1)
+    # As a Ctrl-C would end `go_through`: the caller stops waiting, and the turn it was in still comes.
+    interrupted.gate = _Interrupting()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        turnstile.go_through(interrupted)
+    turnstile.end(taken)
+    assert put(turnstile, 2) is None
+    assert work.turns == [[1, 2]]
+
+
+def test_a_caller_that_is_interrupted_when_it_is_to_lead_still_leads() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    taken = turnstile.begin()
+    assert taken is not None
+    with turnstile.lock:
+        turn = turnstile.enter()
+        turn.load.append(1)
+    turn.gate = _Interrupting(lambda: turnstile.end(taken))  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        turnstile.go_through(turn)
+    assert work.turns == [[1]]
+    assert put(turnstile, 2) is None
+
+
+class _Interrupting:
+    """A gate whose waiting ends in a Ctrl-C."""
+
+    def __init__(self, before: object = None) -> None:
+        self._before = before
+
+    def acquire(self) -> None:
+        if callable(self._before):
+            self._before()
+        raise KeyboardInterrupt
+
+    def release(self) -> None:
+        """Nobody waits for it any more."""
+
+
+def test_a_signal_reaches_who_waits_and_who_comes_late_sees_for_itself() -> None:
+    signal, there = Signal(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(signal.wait_for, there.is_set, 10)
+        there.set()
+        signal.notify()
+        assert waiting.result(10)
+    assert signal.wait_for(there.is_set, 0)
+    assert not signal.wait_for(lambda: False, 0)
