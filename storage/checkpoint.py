@@ -168,6 +168,9 @@ class Checkpointer:
             except OSError as error:
                 # The same table goes to a new log: of this one nobody knows what a second sync would prove.
                 self._logs.abandon()
+                if error.errno in _NO_SPACE:
+                    # Or each attempt would eat the space that the next one needs.
+                    self._logs.discard()
                 yield self._pause_after(error)
 
     def _write_sorted(self, frozen: Memtable) -> Generator[Pause, None, list[Places]]:

@@ -239,7 +239,7 @@ class Committer:
     def _insert(self, runs: Sequence[Run]) -> None:
         active = self._slot.tables.active
         for run in runs:
-            active.insert(run.tail.ledger_id, run.first_id, run.records)
+            active.insert(run.tail.ledger_id, run.first_id, run.records, run.size)
         # Behind the insert: a mark must never cover what is not in the table.
         active.covers_until = self._durable_up_to
         for run in runs:

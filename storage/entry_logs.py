@@ -9,14 +9,12 @@ from storage import filenames
 from storage.codec.entrylog import Origin
 from storage.entrylog_writer import EntryLogWriter
 from storage.filenames import FileKind
-from storage.log_ids import next_log_id
+from storage.log_ids import next_log_id, taken_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from storage.files import Directory
-
-_RESERVING = frozenset({FileKind.ENTRY_LOG, FileKind.COMPACTED_LOG})
 
 
 class EntryLogs:
@@ -31,6 +29,7 @@ class EntryLogs:
         self._size_max = size_max
         self._generation = 0
         self._writer: EntryLogWriter | None = None
+        self._begun: list[int] = []
         self._names_are_durable = True
 
     @property
@@ -41,6 +40,7 @@ class EntryLogs:
     def begin(self, generation: int) -> None:
         """A checkpoint begins, in the log in use or in a new one."""
         self.ends = {}
+        self._begun = []
         self._generation = generation
         if self._writer is not None:
             self._writer.begin()
@@ -57,12 +57,13 @@ class EntryLogs:
             self._writer.sync()
             self.seal()
         if self._writer is None:
-            log_id = next_log_id(log_ids(self._directory), self.last_log)
+            log_id = next_log_id(taken_by(self._directory.names()), self.last_log)
             self._names_are_durable = False
             self._writer = EntryLogWriter.create(
                 self._directory, log_id, Origin(self._store_id, self._generation)
             )
             self.last_log = log_id
+            self._begun.append(log_id)
         return self._writer
 
     def sync(self) -> None:
@@ -82,6 +83,15 @@ class EntryLogs:
         if writer is not None:
             writer.close()
 
+    def discard(self) -> None:
+        """Gives up the logs that this checkpoint has begun, and their space: no place points there yet."""
+        self.abandon()
+        for log_id in self._begun:
+            # What cannot be removed is a leftover like any other.
+            with suppress(OSError):
+                self._directory.remove(filenames.entry_log(log_id))
+        self._begun = []
+
     def seal(self) -> None:
         """Ends the log in use with a ledgers map. One that cannot be sealed is scanned instead, as after a crash."""
         writer, self._writer = self._writer, None
@@ -92,6 +102,6 @@ class EntryLogs:
 
 
 def log_ids(directory: Directory) -> list[int]:
-    """The ids that are taken: those of logs, and of logs about to appear by a compaction."""
+    """The ids of the logs that have a name here."""
     names = map(filenames.parse, directory.names())
-    return [name.number for name in names if name.kind in _RESERVING and name.number is not None]
+    return [name.number for name in names if name.kind is FileKind.ENTRY_LOG and name.number is not None]

@@ -180,13 +180,13 @@ class LmdbEnvironment:
 
     def _grow(self) -> None:
         size = self._environment.info()["map_size"] * 2
-        try:
-            # LMDB unmaps before it maps: nobody may read meanwhile, nor ever again if it fails.
-            with self._gate.alone(), _system_errors(self._name):
+        with _system_errors(self._name), self._gate.alone():
+            try:
                 self._environment.set_mapsize(size)
-        except OSError:
-            self.close()
-            raise
+            except lmdb.Error:
+                # LMDB has unmapped before it failed to map: nobody may ever read again.
+                self._environment.close()
+                raise
 
     # ── the rest ─────────────────────────────────────────────────────────────────────────────────────
 

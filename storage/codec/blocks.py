@@ -19,6 +19,9 @@ from storage.position import LENGTH_WORD_SIZE, JournalPosition
 if TYPE_CHECKING:
     from storage.codec.digest import Buffer
 
+SIZE_MAX = LENGTH_WORD_SIZE + RECORD_SIZE_MAX
+"""A larger block would have room for a record larger than any that is believed."""
+
 _LENGTH = struct.Struct(">i")
 _TWO_LENGTHS = struct.Struct(">ii")
 _PREFIX = struct.Struct(">iqq")
@@ -45,8 +48,7 @@ class Passed(NamedTuple):
 
 def count_records(block: Buffer, start: int = 0) -> tuple[int, int]:
     """How many records of any kind stand one behind the other from `start` on; where the last one ends."""
-    # In a larger block there would be room for a record larger than any that is believed.
-    assert len(block) <= RECORD_SIZE_MAX, "a block is a piece of a file"
+    assert len(block) <= SIZE_MAX, "a block is a piece of a file"
     unpack_from, size, last = _LENGTH.unpack_from, len(block), len(block) - LENGTH_WORD_SIZE
     count = 0
     while start <= last:
@@ -61,6 +63,7 @@ def count_records(block: Buffer, start: int = 0) -> tuple[int, int]:
 
 def take_entries(block: bytes, start: int, into: Entries) -> int:
     """Adds the entries that stand one behind the other from `start` on, and says where the last one ends."""
+    assert len(block) <= SIZE_MAX, "a block is a piece of a file"
     unpack_from, size, last = _PREFIX.unpack_from, len(block), len(block) - _PREFIX.size
     add_ledger_id, add_entry_id = into.ledger_ids.append, into.entry_ids.append
     add_record = into.records.append

@@ -28,6 +28,7 @@ from recovery.crashlab import (
 from recovery.crashlab.pending import Ruined
 from storage import entrylog_scan, filenames
 from storage.codec import entrylog as codec
+from storage.codec.digest import DigestCheck
 from storage.codec.entrylog import Origin
 from storage.codec.survey import EntryVerifier
 from storage.entrylog_reader import EntryLogReader, LogEntry, LogMap, NotSealed
@@ -74,6 +75,12 @@ def reader(directory: Directory, log_id: int = LOG) -> EntryLogReader:
 
 def scanned(directory: Directory, log_id: int = LOG) -> list[entrylog_scan.LogItem]:
     return list(entrylog_scan.items(reader(directory, log_id)))
+
+
+def proven(directory: Directory) -> list[tuple[int, int]]:
+    """The ledger and entry of each entry that a scan finds and whose digest matches."""
+    found = (item for item in scanned(directory) if isinstance(item, LogEntry))
+    return [item.ids for item in found if item.check is DigestCheck.OK]
 
 
 def sizes_by_scan(directory: Directory) -> dict[int, int]:
@@ -358,12 +365,11 @@ def is_sound(directory: Directory, committed: Sequence[tuple[int, int]]) -> bool
     if NAME not in directory.names():
         return not committed
     opened = reader(directory)
-    found = entries(scanned(directory))
     sizes = opened.ledgers_map()
     return (
         isinstance(opened.header, codec.Header)
         and opened.header.origin == ORIGIN
-        and set(committed) <= {*found, SEALED}
+        and set(committed) <= {*proven(directory), SEALED}
         and (sizes == sizes_by_scan(directory) or (sizes == NotSealed() and SEALED not in committed))
     )
 
@@ -389,7 +395,7 @@ def test_what_a_drive_may_ruin_is_never_what_was_committed() -> None:
         ruined = frozenset((sector, Ruined(1)) for sector in disk.pending().sectors)
         disk.power_cut(Exactly("every sector in flight is ruined", ruined))
         if committed:
-            assert set(committed) <= {*entries(scanned(disk.root())), SEALED}, what
+            assert set(committed) <= {*proven(disk.root()), SEALED}, what
 
 
 def test_a_name_is_durable_only_behind_the_sync_of_its_directory() -> None:

@@ -8,6 +8,8 @@ import fixtures
 import pytest
 from shell_samples import JOURNAL_ID, bookie_journal, flipped, our_journal, rows, run, store, verdict
 
+from storage.codec import entrylog
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -31,6 +33,13 @@ def test_a_store_s_files_are_told_apart(root: Path) -> None:
         "ledgers/current/1.log": ("entry log", False, None, None),
         "ledgers/current/lastMark": ("last mark", None, "ours", None),
     }
+
+
+def test_a_log_that_has_no_name_yet_is_told_from_a_log(tmp_path: Path) -> None:
+    header = entrylog.encode_header(entrylog.Origin(bytes(16), 1))
+    (tmp_path / "1f.log.draft").write_bytes(header + entrylog.encode_filler(len(header)))
+    [row] = rows("files", tmp_path)
+    assert (row["kind"], row["owner"], row["sealed"]) == ("entry log draft", "ours", False)
 
 
 def test_bytes_are_those_of_the_file(root: Path) -> None:
