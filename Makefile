@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow lint types architecture check bench bench-startup wheel-test clean
+.PHONY: help setup demo test test-slow lint types architecture check bench bench-startup wheel-test clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -18,6 +18,9 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 		{ echo "this Python cannot make a virtual environment; on Debian: apt install python3-venv" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
+
+demo: setup ## write, kill the writer, recover, and count what was lost (ten seconds)
+	@$(BIN)/ledgerstore demo
 
 test: setup ## run the tests (a minute)
 	$(BIN)/pytest

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-Cell = str | int | bool | None
+Cell = str | int | float | bool | None
 Row = dict[str, Cell]
 
 
@@ -70,7 +70,9 @@ def numbers(name: str, width: int = 0, rank: int = 0) -> Column:
 
 
 def tone(row: Mapping[str, Cell]) -> Tone:
-    """Red is for what is wrong, yellow for what a crash may leave."""
+    """Red is for what is wrong, yellow for what a crash may leave; a row may also say what it is."""
+    if "tone" in row:
+        return Tone(row["tone"])
     if row.get("kind") == "torn" or row.get("state") in ("no mark", "empty"):
         return Tone.INFORMATION
     if row.get("ok") is False or row.get("valid") is False or row.get("flaw") is not None:

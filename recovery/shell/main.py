@@ -23,8 +23,10 @@ class _Entry(NamedTuple):
     short_help: str
 
 
-# In the order in which one meets a store: what is here, where replay begins, what the files hold, one record.
+# In the order in which one meets a store: what it promises, what is here, where replay begins, what the files
+# hold, one record.
 COMMANDS = {
+    "demo": _Entry("recovery.shell.demo", "Write, kill the writer, recover, count what was lost."),
     "files": _Entry("recovery.shell.files", "What a directory holds: journals, entry logs, marks."),
     "mark": _Entry("recovery.shell.mark", "Where replay begins: the lastMark of each ledger directory."),
     "journal": _Entry("recovery.shell.journal", "List a journal's records and check their digests."),
@@ -106,8 +108,8 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: object) -> Non
 def cli() -> None:
     """Look into the files of a ledger store or of an Apache BookKeeper bookie.
 
-    Every command opens files for reading only and works beside a live writer. Rows go to stdout, everything
-    else to stderr; --json and --ndjson print the same rows for programs.
+    Every command but demo opens files for reading only and works beside a live writer. Rows go to stdout,
+    everything else to stderr; --json and --ndjson print the same rows for programs.
 
     \b
     Exit codes: 0 clean, 1 findings, 2 usage, 3 could not do the job, 130 interrupted.

@@ -16,7 +16,7 @@ README = (Path(__file__).parent.parent.parent / "README.md").read_text()
 
 
 def test_the_shown_output_is_the_command_s() -> None:
-    [block] = re.findall(r"```console\n\$ (.*?)```", README, re.DOTALL)
+    [block] = re.findall(r"```console\n\$ (ledgerstore .*?)```", README, re.DOTALL)
     command, _, shown = block.partition("\n")
     bookie = fixtures.bookie("04a_fence_lac_crash").parent
     arguments = shlex.split(command.replace("try/", f"{bookie}/"))[1:]
@@ -24,11 +24,39 @@ def test_the_shown_output_is_the_command_s() -> None:
     assert (result.stdout + result.stderr).split() == shown.split()
 
 
+def test_the_shown_demo_has_the_figures_and_words_of_a_real_one(tmp_path: Path) -> None:
+    [shown] = re.findall(r"```console\n\$ make demo\n(.*?)```", README, re.DOTALL)
+    result = CliRunner().invoke(cli, ["demo", str(tmp_path / "store"), "--entries", "500", "--size", "100"])
+    told, *table = shown.splitlines()[1:-2]
+    real = result.stderr.splitlines()
+    assert [_without_numbers(line) for line in table] == [
+        _without_numbers(line) for line in result.stdout.splitlines()
+    ]
+    assert _without_numbers(told) == _without_numbers(real[1])
+    assert _without_numbers(shown.splitlines()[-1]) == _without_numbers(real[-1])
+
+
+def _without_numbers(line: str) -> list[str]:
+    # A kill right behind a checkpoint leaves nothing to replay, and no speed of it.
+    return re.sub(r"[0-9][0-9,.]*|(?<= )-(?= )", "0", line).split()
+
+
+def test_the_store_snippet_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [snippet, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "README.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["0 range(1, 3) 3", "b'one'", "[b'two', b'three', b'four']"]
+    assert (tmp_path / "data" / "ledgers" / "current" / "0.log").stat().st_size > 0
+
+
 @pytest.mark.parametrize(("cut", "words"), [(0, "ok"), (10, "from 48"), (47_000, "from 1024")])
 def test_the_snippet_tells_entries_and_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cut: int, words: str
 ) -> None:
-    [snippet] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [_, snippet] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     [path] = [path for path in fixtures.entry_logs("01_clean") if path.name == "7.log"]
     log = tmp_path / "ledgers" / "current" / "0.log"
     log.parent.mkdir(parents=True)

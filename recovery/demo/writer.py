@@ -1,0 +1,56 @@
+"""The process that writes until it is killed: `python -m recovery.demo.writer PATH ENTRIES SIZE LEDGERS`.
+
+Each line on its stdout is an acknowledgement: ledger, first entry, end. A line is in the pipe when the store
+has answered, and a kill takes none of them back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from recovery.demo.workload import Workload
+from recovery.opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def write(path: str, workload: Workload, acknowledge: Callable[[int, range], None]) -> None:
+    """Writes for ever; `acknowledge` hears of a batch when a crash can no longer lose it."""
+    with open_store(path, workload.config) as store:
+        ledgers = {ledger_id: store.ledger(ledger_id) for ledger_id in workload.ledger_ids}
+        ends = dict.fromkeys(ledgers, 0)
+        for ledger_id, count in workload.batches():
+            first = ends[ledger_id]
+            payloads = [workload.payload(ledger_id, entry) for entry in range(first, first + count)]
+            ledger = ledgers[ledger_id]
+            if count == 1:
+                added = ledger.append(payloads[0])
+                ids = range(added, added + 1)
+            else:
+                ids = ledger.append_many(payloads)
+            acknowledge(ledger_id, ids)
+            ends[ledger_id] = ids.stop
+
+
+def _tell(ledger_id: int, ids: range) -> None:
+    # One write, far below the size to which a pipe takes it whole: no half line can be mixed up with another.
+    os.write(1, b"%d %d %d\n" % (ledger_id, ids.start, ids.stop))
+
+
+def main(arguments: list[str]) -> None:
+    # An interrupt on the terminal reaches both processes: the parent decides what becomes of this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    path, entries, size, ledgers = arguments
+    try:
+        write(path, Workload(int(entries), int(size), int(ledgers)), _tell)
+    except BrokenPipeError:
+        # The parent has gone without a word: nobody is left to write for.
+        return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
