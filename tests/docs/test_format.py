@@ -961,7 +961,7 @@ def test_names_of_files_are_parsed_as_told() -> None:
 def test_a_bookie_takes_up_none_of_our_own_names() -> None:
     ours = [name for name, _, writer in cells("names", (0, 1, 2)) if writer.startswith("us")]
 
-    assert len(ours) == 9
+    assert len(ours) == 10
     assert not any(name.endswith((".txn", ".log", ".log.compacting", ".compacted")) for name in ours)
 
 
