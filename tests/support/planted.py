@@ -1,0 +1,410 @@
+"""Planted bugs: each breaks one rule of the protocol, by one small change of our own code.
+
+The list is that of the orders in docs/durability.md and of the classic mistakes of stores like this one, not
+one of mistakes that are easy to find. A bug is told by the text it replaces, which must stand exactly once in
+its file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Other text in one file."""
+
+    file: str
+    old: str
+    new: str
+
+    def apply(self, root: Path) -> None:
+        path = root / self.file
+        text = path.read_text()
+        assert text.count(self.old) == 1, f"{self.file}: {text.count(self.old)} times {self.old!r}"
+        path.write_text(text.replace(self.old, self.new))
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A bug, the rule that it breaks, and who is expected to find it."""
+
+    name: str
+    rule: str
+    changes: tuple[Change, ...]
+    tests: tuple[str, ...] = ()
+    """Tests to ask before the crash simulation, where a crash alone does not show it."""
+
+
+def _one(name: str, rule: str, file: str, old: str, new: str, *tests: str) -> Planted:
+    return Planted(name, rule, (Change(file, old, new),), tests)
+
+
+JOURNAL = "storage/journal_writer.py"
+JOURNALS = "storage/journals.py"
+COMMIT = "storage/commit.py"
+CHECKPOINT = "storage/checkpoint.py"
+LOGS = "storage/entry_logs.py"
+LOG = "storage/entrylog_writer.py"
+MARK = "storage/lastmark.py"
+OPENING = "recovery/opening.py"
+FOUNDING = "recovery/founding.py"
+REPLAY = "recovery/replay.py"
+
+PLANTED = (
+    # ── the journal ──────────────────────────────────────────────────────────────────────────────────
+    _one(
+        "journal-not-synced",
+        "a group is durable before it is answered",
+        JOURNAL,
+        "        self._file.sync()\n        self.end = self._written_until\n",
+        "        self.end = self._written_until\n",
+    ),
+    _one(
+        "journal-name-not-synced",
+        "a journal's name is durable before the first answer into it",
+        JOURNAL,
+        "        self._directory.rename(filenames.draft(self._name), self._name)\n"
+        "        # Before the first acknowledgement: a power cut must not take the name away from acknowledged groups.\n"
+        "        self._directory.sync()\n",
+        "        self._directory.rename(filenames.draft(self._name), self._name)\n",
+    ),
+    _one(
+        "journal-named-before-it-is-synced",
+        "a journal's name appears only by renaming a synced draft",
+        JOURNAL,
+        "        self._file.zero_fill(self.filled_until, size)\n        self._file.sync()\n",
+        "        self._file.zero_fill(self.filled_until, size)\n",
+    ),
+    _one(
+        "visible-before-sync",
+        "nothing is seen before its sync",
+        COMMIT,
+        "            yield from self._write(group, runs)\n            self._insert(runs)\n",
+        "            self._insert(runs)\n            yield from self._write(group, runs)\n",
+    ),
+    _one(
+        "seal-vouches-for-itself",
+        "a seal vouches for what was durable before its group, not for the group",
+        JOURNAL,
+        "            durable_up_to,\n            len(group.records),\n",
+        "            JournalPosition(self.journal_id, self.end + 4096),\n            len(group.records),\n",
+    ),
+    _one(
+        "sync-retried-after-an-error",
+        "after a failed sync, stop: a second one proves nothing",
+        JOURNAL,
+        "        self._file.sync()\n        self.end = self._written_until\n",
+        "        try:\n            self._file.sync()\n        except OSError:\n            self._file.sync()\n"
+        "        self.end = self._written_until\n",
+    ),
+    _one(
+        "no-latch-after-an-error",
+        "after an error nothing more is written to the file",
+        COMMIT,
+        "        if not isinstance(error, DiskFull):\n            self._latch.fail(error)\n        elif",
+        "        if not isinstance(error, DiskFull):\n            self._tails.hand_back()\n"
+        "            self._journals.active._written_until = self._journals.active.end\n        elif",
+    ),
+    _one(
+        "append-many-not-atomic",
+        "a group that began as atomic is kept whole or not at all",
+        COMMIT,
+        "GroupFlag.ATOMIC if is_atomic else GroupFlag.NONE",
+        "GroupFlag.NONE",
+    ),
+    _one(
+        "no-checksum",
+        "a group counts only if its checksum matches",
+        "storage/journal_reader.py",
+        "return stored.flaw if checksum == stored.checksum else Flaw.CHECKSUM",
+        "return stored.flaw",
+    ),
+    # ── the checkpoint ───────────────────────────────────────────────────────────────────────────────
+    _one(
+        "entry-log-not-synced",
+        "entry logs are durable before the index places entries in them",
+        LOG,
+        "        self._fill_block()\n        with self._writing() as file:\n            file.sync()\n",
+        "        self._fill_block()\n",
+    ),
+    _one(
+        "entry-log-name-not-synced",
+        "an entry log's name is durable before the index places entries in it",
+        CHECKPOINT,
+        "        self._logs.sync_names()\n",
+        "",
+    ),
+    _one(
+        "entry-log-header-not-synced",
+        "a named log of ours says whose it is, or a leftover could never be removed",
+        LOG,
+        "            file.sync()\n            directory.rename(draft, name)\n",
+        "            directory.rename(draft, name)\n",
+        "tests/storage/test_entrylog_writer.py",
+    ),
+    _one(
+        "mark-before-the-logs",
+        "the mark comes last: entry logs, index, mark",
+        CHECKPOINT,
+        "        places = yield from self._write_logs(frozen)\n",
+        "        import dataclasses\n"
+        "        self.state = dataclasses.replace(self.state, mark=frozen.covers_until)\n"
+        "        yield from self._write_mark_draft()\n"
+        "        lastmark.publish(self._ledger_directory)\n"
+        "        places = yield from self._write_logs(frozen)\n",
+    ),
+    Planted(
+        "mark-before-the-index",
+        "the index is durable before the mark",
+        (
+            Change(
+                CHECKPOINT,
+                "        yield from self._commit_index(places, self._next_state(frozen))\n",
+                "        before, self.state = self.state, self._next_state(frozen)\n"
+                "        yield from self._write_mark_draft()\n"
+                "        lastmark.publish(self._ledger_directory)\n"
+                "        after, self.state = self.state, before\n"
+                "        yield from self._commit_index(places, after)\n",
+            ),
+        ),
+    ),
+    _one(
+        "mark-not-synced-before-the-rename",
+        "a durable name never precedes durable content",
+        MARK,
+        "        file.write(0, [codec.encode(mark)])\n"
+        "        # Before the rename: a durable name must never precede durable content.\n"
+        "        file.sync()\n",
+        "        file.write(0, [codec.encode(mark)])\n",
+    ),
+    _one(
+        "mark-s-name-not-synced",
+        "journals are trimmed only when the mark is durable",
+        MARK,
+        "    directory.rename(filenames.draft(filenames.LAST_MARK), filenames.LAST_MARK)\n"
+        "    # Before anything is trimmed: a power cut that brings the old mark back must find its journals.\n"
+        "    directory.sync()\n",
+        "    directory.rename(filenames.draft(filenames.LAST_MARK), filenames.LAST_MARK)\n",
+    ),
+    Planted(
+        "mark-in-place",
+        "the mark is replaced by a rename, never rewritten",
+        (
+            Change(
+                MARK,
+                "    draft = filenames.draft(filenames.LAST_MARK)\n",
+                "    draft = filenames.LAST_MARK\n",
+            ),
+            Change(
+                MARK,
+                "    directory.rename(filenames.draft(filenames.LAST_MARK), filenames.LAST_MARK)\n",
+                "",
+            ),
+        ),
+    ),
+    _one(
+        "trim-before-the-mark",
+        "journals are trimmed after the mark is durable",
+        CHECKPOINT,
+        "        yield from self._write_mark_draft()\n        lastmark.publish(self._ledger_directory)\n",
+        "        journals.trim(self._journal_directory, self.state.mark.journal_id, self._journal_backups)\n"
+        "        yield from self._write_mark_draft()\n        lastmark.publish(self._ledger_directory)\n",
+    ),
+    _one(
+        "trim-takes-the-marked-journal",
+        "the journal that the mark names stays",
+        JOURNALS,
+        "if journal_id < marked_id]",
+        "if journal_id <= marked_id]",
+    ),
+    _one(
+        "mark-at-the-last-synced-position",
+        "a mark covers what the frozen table covers, not what was synced last",
+        CHECKPOINT,
+        "mark=max(self.state.mark, frozen.covers_until)",
+        "mark=max(self.state.mark, self._committer._durable_up_to)",
+    ),
+    _one(
+        "thaw-before-the-index",
+        "readers leave the table only when the index has its entries",
+        CHECKPOINT,
+        "        self._logs.sync_names()\n",
+        "        self._logs.sync_names()\n        self._committer.thaw()\n",
+    ),
+    _one(
+        "log-retried-after-an-error",
+        "a log that has met an error is given up: a second sync proves nothing",
+        LOG,
+        "            file.sync()\n        self.unsynced = 0\n\n    def seal",
+        "            try:\n                file.sync()\n            except OSError:\n                file.sync()\n"
+        "        self.unsynced = 0\n\n    def seal",
+    ),
+    _one(
+        "failed-table-is-dropped",
+        "a table whose checkpoint fails stays first in line",
+        CHECKPOINT,
+        "                self._logs.abandon()\n",
+        "                self._logs.abandon()\n                return []\n",
+        "tests/storage/test_holes.py",
+        "tests/storage/test_failures.py",
+    ),
+    _one(
+        "checkpoint-rewrites-a-committed-block",
+        "a torn write never touches entries that count",
+        LOG,
+        "        self._fill_block()\n        with self._writing() as file:\n            file.sync()\n",
+        "        with self._writing() as file:\n            file.sync()\n",
+        "tests/storage/test_entrylog_writer.py",
+    ),
+    _one(
+        "cache-keeps-old-places",
+        "a copy that a newer one has replaced is never read again",
+        CHECKPOINT,
+        "        self._cache.forget({one.ledger_id for one in places})\n",
+        "",
+        "tests/test_store.py",
+        "tests/storage/test_holes.py",
+    ),
+    # ── opening ──────────────────────────────────────────────────────────────────────────────────────
+    _one(
+        "what-was-read-counts-as-durable",
+        "bytes that are read after a crash are not proven durable",
+        REPLAY,
+        "            yield Replayed(reader.journal_id, batch, position <= self.durable_up_to)\n",
+        "            yield Replayed(reader.journal_id, batch, True)\n",
+    ),
+    _one(
+        "carried-over-without-a-sync",
+        "what is carried over is durable before its journal has a name",
+        JOURNALS,
+        "        writer.write(group, durable_up_to)\n        end = writer.sync()\n",
+        "        writer.write(group, durable_up_to)\n        writer._file.sync = lambda: None\n"
+        "        end = writer.sync()\n",
+    ),
+    _one(
+        "names-not-synced-at-opening",
+        "the directory read at opening may show names that a power cut takes away",
+        FOUNDING,
+        "        directory.sync()\n        return directory.names()\n",
+        "        return directory.names()\n",
+    ),
+    _one(
+        "index-ahead-believed-unsynced",
+        "an index that is ahead is made durable before the mark follows it",
+        OPENING,
+        "        index.sync()\n        state = index.state()\n",
+        "        state = index.state()\n",
+    ),
+    _one(
+        "index-behind-believed",
+        "an index whose generation is below the mark's is an older copy",
+        OPENING,
+        "_generation(mark) > state.generation:",
+        "_generation(mark) > state.generation + 1_000_000:",
+        "tests/storage/test_store_rot.py",
+        "tests/storage/test_store_refusals.py",
+        "tests/storage/test_failures.py",
+    ),
+    _one(
+        "rot-taken-for-a-torn-tail",
+        "damage in what a seal vouches for is rot, and refused",
+        "recovery/chain.py",
+        "Reach.COVERS if scan.end >= must_reach else Reach.SHORT",
+        "Reach.COVERS",
+        "tests/storage/test_store_rot.py",
+        "tests/recovery/test_chain.py",
+    ),
+    _one(
+        "missing-journal-not-noticed",
+        "a journal that the mark's trailer names must be there",
+        REPLAY,
+        'Required(newest_journal, "the mark\'s trailer")] if newest_journal else []',
+        'Required(newest_journal, "the mark\'s trailer")] if newest_journal < 0 else []',
+        "tests/storage/test_store_refusals.py",
+        "tests/storage/test_store_rot.py",
+        "tests/storage/test_failures.py",
+    ),
+    _one(
+        "leftover-logs-kept",
+        "crash loops take bounded space",
+        "recovery/leftovers.py",
+        "header.origin.store_id == store_id:",
+        "header.origin.store_id != store_id:",
+        "tests/recovery/test_crash_sim.py",
+    ),
+    _one(
+        "store-s-name-not-synced",
+        "the directories of a store are durable before anything is acknowledged in it",
+        FOUNDING,
+        "        outer.sync()\n    layout.root.sync()\n",
+        "        pass\n",
+    ),
+    _one(
+        "cookie-not-synced",
+        "a directory without its cookie is refused: the cookie is durable first",
+        FOUNDING,
+        "        # Before the rename: a durable name must never precede durable content.\n        file.sync()\n",
+        "",
+    ),
+    # ── the index ────────────────────────────────────────────────────────────────────────────────────
+    _one(
+        "index-not-synced",
+        "a commit of the index is durable when it returns",
+        "storage/lmdb_environment.py",
+        "        max_spare_txns=_SPARE_READERS,\n",
+        "        max_spare_txns=_SPARE_READERS,\n        sync=False,\n",
+        "tests/storage/test_lmdb_index.py",
+    ),
+    _one(
+        "index-made-in-place",
+        "the index is made aside, and appears whole",
+        "storage/lmdb_index.py",
+        "        environment = make_environment(self._path / _DRAFT, self._map_size)\n",
+        "        inner = self._directory.directory(filenames.INDEX)\n"
+        "        inner.make()\n"
+        "        environment = make_environment(self._path / filenames.INDEX, self._map_size)\n",
+        "tests/storage/test_lmdb_index.py",
+        "tests/storage/test_index_contract.py",
+    ),
+    _one(
+        "index-name-not-synced",
+        "the index's name is durable before anybody relies on it",
+        "storage/lmdb_index.py",
+        "        # Before anybody relies on it: LMDB never syncs a directory.\n        self._directory.sync()\n",
+        "",
+        "tests/storage/test_lmdb_index.py",
+        "tests/storage/test_index_contract.py",
+    ),
+    _one(
+        "overwrite-leaves-two-places",
+        "an entry has one place",
+        "storage/lmdb_environment.py",
+        "    if codec.split_value(old)[0] == entry_id:\n        transaction.delete(key, old)\n",
+        "",
+        "tests/storage/test_index_contract.py",
+        "tests/test_store.py",
+    ),
+    # ── answers ──────────────────────────────────────────────────────────────────────────────────────
+    _one(
+        "unreadable-is-called-missing",
+        "missing and unreadable are never the same",
+        "storage/reading.py",
+        '            raise _unreadable(ledger_id, entry_id, location, "no record stands there")\n',
+        "            return b''\n",
+        "tests/storage/test_store_rot.py",
+        "tests/storage/test_failures.py",
+    ),
+    _one(
+        "ids-skipped-by-a-full-disk",
+        "what a full disk refuses never happened",
+        COMMIT,
+        "                load.refused = error\n            self._tails.hand_back()\n",
+        "                load.refused = error\n",
+        "tests/storage/test_failures.py",
+    ),
+)
