@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint types architecture check bench bench-startup wheel-test clean
+.PHONY: help setup demo test test-slow crash-sim lint types architecture check bench bench-functions bench-startup wheel-test clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -28,6 +28,9 @@ test: setup ## run the tests (a minute)
 test-slow: setup ## run the tests that take minutes: a hundred thousand mutated files
 	$(BIN)/pytest -m slow
 
+crash-sim: setup ## crash the store in more than twenty thousand ways on a simulated disk (four minutes)
+	$(BIN)/python tests/support/crash_sim.py
+
 lint: setup ## check style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,7 +43,10 @@ architecture: setup ## check who imports whom, and who owns what is dangerous
 
 check: lint types test ## everything that must hold before a change is shared
 
-bench: setup ## time the hot functions
+bench: setup ## time a store against the raw disk: adds, replay, opening (two minutes)
+	$(BIN)/python bench/store.py $(BENCH)
+
+bench-functions: setup ## time the hot functions
 	$(BIN)/pytest -q bench --benchmark-enable --benchmark-only --benchmark-columns=median,stddev,ops
 
 bench-startup: setup ## time `import storage` and `ledgerstore --help` against bare Python
@@ -56,5 +62,5 @@ wheel-test: setup ## build the wheel, install it alone, and run the tests agains
 	.wheel-test/bin/python -P -m pytest -q -p no:cacheprovider
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench-*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

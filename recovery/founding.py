@@ -56,11 +56,15 @@ class Layout:
         return self.root.directory(filenames.QUARANTINE)
 
 
-def check_may_be_a_store(root: Directory) -> None:
+def check_may_be_a_store(layout: Layout) -> None:
     """Raises before anything is made in a directory that holds something else."""
+    root = layout.root
     names = set(root.names())
     if names and not names & {filenames.LOCK, filenames.JOURNAL_DIRECTORY, filenames.LEDGER_DIRECTORY}:
         raise NotAStore(root.path, f"it holds {', '.join(sorted(names)[:3])}")
+    # Nobody has locked it yet: if it is a bookie's, not even the lock may be made in it.
+    if filenames.LOCK not in names and not isinstance(lastmark.load(layout.ledgers), NoMark):
+        load_mark(layout)
 
 
 def is_complete(layout: Layout) -> bool:

@@ -9,6 +9,7 @@ from storage.codec import entrylog as codec
 from storage.entry_logs import log_ids
 from storage.errors import CorruptionError, ForeignStore
 from storage.filenames import FileKind
+from storage.position import LogPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,14 +62,20 @@ def remove_leftover_logs(directory: Directory, state: IndexState, store_id: byte
 
 def check_logs(directory: Directory, state: IndexState) -> None:
     """Raises if a log that holds acknowledged entries is gone, or shorter than it was."""
-    present = set(log_ids(directory))
     for log_id, end in state.log_ends.items():
-        name = filenames.entry_log(log_id)
-        if log_id not in present:
-            raise CorruptionError(name, 0, "missing, and the index has entries in it", "ELG-005")
-        with directory.open(name) as file:
-            if file.size() < end:
-                raise CorruptionError(name, file.size(), f"ends here, and was written up to {end}", "ELG-005")
+        check_log(directory, LogPosition(log_id, end))
+
+
+def check_log(directory: Directory, end: LogPosition) -> None:
+    """Raises unless the log is there, and reaches as far as it was written."""
+    name = filenames.entry_log(end.log_id)
+    try:
+        file = directory.open(name)
+    except FileNotFoundError:
+        raise CorruptionError(name, 0, "missing, and it held acknowledged entries", "ELG-005") from None
+    with file:
+        if (size := file.size()) < end.offset:
+            raise CorruptionError(name, size, f"ends here, and was written up to {end.offset}", "ELG-005")
 
 
 def unknown_names(layout: Layout) -> tuple[str, ...]:

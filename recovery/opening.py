@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from recovery import founding
 from recovery.founding import Layout
-from recovery.leftovers import check_logs, remove_drafts, remove_leftover_logs, unknown_names
+from recovery.leftovers import check_log, check_logs, remove_drafts, remove_leftover_logs, unknown_names
 from recovery.rebuild import rebuild
 from recovery.replay import Replay
 from recovery.torn import save_torn_tails
@@ -25,14 +25,14 @@ from storage.checkpoint import Checkpointer, mark_of
 from storage.commit import Committer, Limits
 from storage.config import StoreConfig
 from storage.entry_logs import EntryLogs
-from storage.errors import CorruptionError, DiskFull
+from storage.errors import CorruptionError, DiskFull, NewerFormat
 from storage.index import NoIndex
 from storage.journals import Journals, JournalShape, journal_ids
 from storage.latch import Latch
 from storage.lmdb_index import LmdbPlace
 from storage.location_cache import LocationCache
 from storage.memtable import Memtable, Slot, Tables
-from storage.outcome import Damaged
+from storage.outcome import Damaged, Flaw
 from storage.posix_files import PosixDirectory
 from storage.reading import LogShelf, Reading
 from storage.report import IndexFound, OpenReport, ReplayProgress
@@ -116,17 +116,17 @@ class Opening:
     def run(self) -> Store:
         """Every step of the recovery, in its order."""
         started = self._surroundings.clock()
-        founding.check_may_be_a_store(self._layout.root)
+        founding.check_may_be_a_store(self._layout)
         with ExitStack() as held:
             lock = held.enter_context(self._layout.root.lock(filenames.LOCK))
             created = self._found()
             store_id = founding.store_id(self._layout)
-            index, how, mark = self._open_index(store_id)
-            held.callback(index.close)
+            index, how, mark = self._open_index(store_id, held)
+            # Before anything is removed: a store that is refused stays as it was found.
+            replay = Replay(self._layout.journal, mark.position, _newest_named(mark))
             removed = remove_drafts(self._layout) + remove_leftover_logs(
                 self._layout.ledgers, index.state(), store_id
             )
-            replay = Replay(self._layout.journal, mark.position, _newest_named(mark))
             torn = tuple(save_torn_tails(replay.verdict, self._layout.journal, self._layout.quarantine))
             parts = self._assemble(index, store_id, replay, _newest_named(mark))
             held.callback(parts.reading.close)
@@ -161,23 +161,23 @@ class Opening:
 
     # ── the index and the mark ───────────────────────────────────────────────────────────────────────
 
-    def _open_index(self, store_id: bytes) -> tuple[Index, IndexFound, Mark]:
+    def _open_index(self, store_id: bytes, held: ExitStack) -> tuple[Index, IndexFound, Mark]:
         mark = founding.load_mark(self._layout)
         index = self._place.open()
+        if isinstance(index, Damaged) and index.flaw is Flaw.FUTURE_VERSION:
+            raise NewerFormat(self._layout.ledgers.path, f"{filenames.INDEX}: {index}")
         if isinstance(index, NoIndex | Damaged):
-            return self._rebuild(mark, store_id, index)
+            return self._rebuild(mark, store_id, index, held)
+        held.callback(index.close)
         state = index.state()
-        if mark is not None and _generation(mark) == state.generation:
-            found = IndexFound.GOOD
-        elif mark is not None and _generation(mark) > state.generation:
+        if mark is not None and _generation(mark) > state.generation:
             index.close()
-            return self._rebuild(mark, store_id, NoIndex())
-        else:
-            # A checkpoint ended between its last two steps, or the mark is damaged: the index says the same.
-            found = IndexFound.AHEAD
-            mark = self._take_mark_from(index, _newest_named(mark))
+            return self._rebuild(mark, store_id, NoIndex(), held)
         check_logs(self._layout.ledgers, state)
-        return index, found, mark
+        if mark is not None and _generation(mark) == state.generation:
+            return index, IndexFound.GOOD, mark
+        # A checkpoint ended between its last two steps, or the mark is damaged: the index says the same.
+        return index, IndexFound.AHEAD, self._take_mark_from(index, _newest_named(mark))
 
     def _take_mark_from(self, index: Index, newest_journal: int) -> Mark:
         # What is read of it may still be in the memory of the system: durable first, then believed.
@@ -189,15 +189,18 @@ class Opening:
         return mark
 
     def _rebuild(
-        self, mark: Mark | None, store_id: bytes, index: NoIndex | Damaged
+        self, mark: Mark | None, store_id: bytes, index: NoIndex | Damaged, held: ExitStack
     ) -> tuple[Index, IndexFound, Mark]:
         if mark is None:
             raise CorruptionError(
                 filenames.LAST_MARK, 0, "damaged, and the index cannot stand in for it", "MRK-001"
             )
+        if mark.trailer is not None and mark.trailer.log_end is not None:
+            check_log(self._layout.ledgers, mark.trailer.log_end)
         if isinstance(index, Damaged):
             self._findings.append(f"IDX-004 {filenames.INDEX}: {index}")
         rebuilt = rebuild(self._place, self._layout.ledgers, mark, store_id)
+        held.callback(rebuilt.index.close)
         self._findings += rebuilt.findings
         return rebuilt.index, IndexFound.REBUILT, mark
 

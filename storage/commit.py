@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from storage.turnstile import Turn
 
 _MASTER_KEY = master_key(b"")
+_KEY_SIZE = len(journal_codec.encode_ledger_key(0, _MASTER_KEY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ class Committer:
             raise load.refused
         if self._latch.failure is not None:
             raise self._latch.failure
-        for runs, group in _groups(load.runs, self._limits.group_size_max):
+        for runs, group in _groups(load, self._limits.group_size_max):
             yield from self._write(group, runs)
             self._insert(runs)
         if load.wants_seal:
@@ -226,7 +227,7 @@ class Committer:
     def _write(self, group: Group, runs: Sequence[Run]) -> Iterator[None]:
         ledger_ids = dict.fromkeys(run.tail.ledger_id for run in runs)
         # Room for a key for each ledger, whether this journal needs it or a new one will.
-        journal = self._journals.with_room(_with_keys(group, list(ledger_ids)))
+        journal = self._journals.with_room(group, _KEY_SIZE * len(ledger_ids))
         unkeyed = [ledger_id for ledger_id in ledger_ids if ledger_id not in journal.keyed]
         journal.write(_with_keys(group, unkeyed), self._durable_up_to)
         yield
@@ -289,11 +290,14 @@ def _nobody() -> None:
     """Who is told while nobody wants to know."""
 
 
-def _groups(runs: Sequence[Run], size_max: int) -> Iterator[tuple[list[Run], Group]]:
+def _groups(load: Load, size_max: int) -> Iterator[tuple[list[Run], Group]]:
     """The runs in groups of at most this size; only a single larger entry makes a larger one."""
+    if load.runs and load.size <= size_max:
+        yield load.runs, _group(load.runs, load.size)
+        return
     members: list[Run] = []
     size = 0
-    for run in runs:
+    for run in load.runs:
         for part in _parts(run, size_max):
             if members and size + part.size > size_max:
                 yield members, _group(members, size)
@@ -319,9 +323,9 @@ def _parts(run: Run, size_max: int) -> Iterator[Run]:
 
 
 def _group(members: Sequence[Run], size: int) -> Group:
-    # Of a run that was too large for one group a part may be kept; that is said where it is offered.
-    is_atomic = any(len(run.records) > 1 for run in members)
     records = members[0].records if len(members) == 1 else [one for run in members for one in run.records]
+    # Of a run that was too large for one group a part may be kept; that is said where it is offered.
+    is_atomic = len(records) > len(members)
     return Group(records, size, GroupFlag.ATOMIC if is_atomic else GroupFlag.NONE)
 
 

@@ -47,13 +47,14 @@ class EntryLogs:
 
     def append(self, ledger_id: int, records: Sequence[bytes]) -> list[int]:
         """The packed locations of the records, all in one log. Not durable until `sync`."""
-        writer = self._with_room()
+        writer = self._with_room(sum(map(len, records)))
         locations = writer.append(ledger_id, records)
         self.ends[writer.log_id] = writer.end
         return locations
 
-    def _with_room(self) -> EntryLogWriter:
-        if self._writer is not None and self._writer.end >= self._size_max:
+    def _with_room(self, size: int) -> EntryLogWriter:
+        # What fits into no log has one of its own.
+        if self._writer is not None and self._writer.end + size > self._size_max:
             self._writer.sync()
             self.seal()
         if self._writer is None:

@@ -53,7 +53,7 @@ class Index(Protocol):
         """How many entries of the ledger have a place."""
 
     def ledgers(self) -> Iterator[int]:
-        """Every ledger with a place, ascending."""
+        """Every ledger with a place, ascending; of a change committed meanwhile, some may show."""
 
     def change(self) -> IndexChange:
         """Begins a change."""
@@ -62,7 +62,7 @@ class Index(Protocol):
         """When it returns, what readers see is durable, its name included: a killed writer may have left it."""
 
     def close(self) -> None:
-        """Ends it for every thread; nothing is made durable."""
+        """Ends it for every thread: from here on each verb raises `OSError`. Nothing is made durable."""
 
 
 class IndexDraft(Protocol):

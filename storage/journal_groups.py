@@ -156,8 +156,7 @@ class _Walk:
 
     def _last(self) -> Seal | None:
         """The seal in front of this place, if the next group begins here."""
-        begins = self._at == self._watch.start and self._reader.framing.pads
-        return self._watch.last if begins else None
+        return self._watch.last if self._at == self._watch.start else None
 
     def next(self) -> Group | Stop | None:
         """Passes the one thing that stands here, whatever it is."""

@@ -31,9 +31,10 @@ class Group:
     size: int
     flags: GroupFlag = GroupFlag.NONE
 
-    def space(self, alignment: int) -> int:
-        """The most it takes in a journal, seal and padding included."""
-        return _ATOMIC_MARK_SIZE + self.size + seal_codec.padding_size(self.size, alignment) + alignment
+    def space(self, alignment: int, more: int = 0) -> int:
+        """The most it takes in a journal with so many bytes more, seal and padding included."""
+        size = self.size + more
+        return _ATOMIC_MARK_SIZE + size + seal_codec.padding_size(size, alignment) + alignment
 
 
 NOTHING = Group((), 0)
@@ -109,8 +110,8 @@ class JournalWriter:
     def is_half_full(self) -> bool:
         return self.end > self.room
 
-    def has_room(self, group: Group) -> bool:
-        return group.space(self._alignment) <= self.room
+    def has_room(self, group: Group, more: int = 0) -> bool:
+        return group.space(self._alignment, more) <= self.room
 
     def write(self, group: Group, durable_up_to: JournalPosition) -> None:
         """Writes the group at the end; not durable, and not part of the journal, until `sync` returns."""

@@ -55,20 +55,24 @@ class Journals:
         self._new_salt = new_salt
         self._lock = lock
         self._draft: JournalDraft | None = None
+        # How far a draft is filled before it is used. A writer faster than the filling would roll at every
+        # other group if it took what there is: so each journal is twice as large as the one before.
+        self._ample = shape.size // _FIRST_SHARE
 
-    def with_room(self, group: Group) -> JournalWriter:
-        """The journal that takes the group next, a new one if the active one is too full for it.
+    def with_room(self, group: Group, more: int = 0) -> JournalWriter:
+        """The journal that takes the group and `more` bytes next, a new one if the active one is full.
 
         `DiskFull` when there is no space for one; then nothing has changed. Any other `OSError` leaves it
         unknown which names are durable.
         """
-        if self.active is not None and self.active.has_room(group):
+        if self.active is not None and self.active.has_room(group, more):
             return self.active
         with self._lock:
-            draft = self._filled_draft(group.space(self._shape.alignment))
+            draft = self._filled_draft(group.space(self._shape.alignment, more))
             self._draft = None
         # All groups of the old journal are durable: no group is written before the one before it is.
         draft.publish()
+        self._ample = min(2 * self._ample, self._shape.size)
         return self._take_over(draft.writer())
 
     def _take_over(self, writer: JournalWriter) -> JournalWriter:
@@ -99,9 +103,9 @@ class Journals:
         try:
             if self._draft is None:
                 self._draft = self.new_draft()
-                self._draft.fill(max(room, self._shape.size // _FIRST_SHARE))
-            while self._draft.room < room:
-                self._draft.fill(FILL_STEP)
+            missing = max(room, self._ample) - self._draft.room
+            if missing > 0:
+                self._draft.fill(missing)
         except OSError as error:
             self._give_up_draft()
             if error.errno in _NO_SPACE:
@@ -119,6 +123,7 @@ class Journals:
         # What a failed fill has left is unknown: the next attempt begins with a new file. The zeros that were
         # written may be the very space that is missing.
         draft, self._draft = self._draft, None
+        self._ample = self._shape.size // _FIRST_SHARE
         if draft is not None:
             with suppress(OSError):
                 self._discard(draft)

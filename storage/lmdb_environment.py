@@ -162,31 +162,43 @@ class LmdbEnvironment:
 
     def commit(self, runs: Sequence[Run], state: bytes) -> None:
         """All of it or nothing, durably; in a larger map if it takes one."""
-        while not self._fits(runs, state):
-            self._grow()
+        while (too_large := self._attempt(runs, state)) is not None:
+            self._grow(too_large)
 
-    def _fits(self, runs: Sequence[Run], state: bytes) -> bool:
+    def _attempt(self, runs: Sequence[Run], state: bytes) -> lmdb.Transaction[bytes] | None:
+        """Commits, or answers with the open transaction for which the map is too small."""
         with self._inside():
             # A killed process leaves its readers behind, and as long as they stand nothing is reused.
             self._environment.reader_check()
+            transaction = self._environment.begin(self._places, write=True)
             try:
-                with self._environment.begin(self._places, write=True) as transaction:
-                    for run in runs:
-                        _put(transaction, run)
-                    transaction.put(_STATE, state, db=self._states)
+                for run in runs:
+                    _put(transaction, run)
+                transaction.put(_STATE, state, db=self._states)
+                transaction.commit()
             except lmdb.MapFullError:
-                return False
-        return True
-
-    def _grow(self) -> None:
-        size = self._environment.info()["map_size"] * 2
-        with _system_errors(self._name), self._gate.alone():
-            try:
-                self._environment.set_mapsize(size)
-            except lmdb.Error:
-                # LMDB has unmapped before it failed to map: nobody may ever read again.
-                self._environment.close()
+                return transaction
+            except BaseException:
+                transaction.abort()
                 raise
+        return None
+
+    def _grow(self, too_large: lmdb.Transaction[bytes]) -> None:
+        try:
+            with _system_errors(self._name), self._gate.alone():
+                # Here and not earlier: py-lmdb lets an abort wait for a moment in which no thread reads.
+                too_large.abort()
+                self._enlarge(self._environment.info()["map_size"] * 2)
+        finally:
+            too_large.abort()
+
+    def _enlarge(self, map_size: int) -> None:
+        try:
+            self._environment.set_mapsize(map_size)
+        except lmdb.Error:
+            # LMDB has unmapped before it failed to map: nobody may ever read again.
+            self._environment.close()
+            raise
 
     # ── the rest ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -221,8 +233,8 @@ def _replace(
     old = cursor.value()
     if old == value:
         return
-    # Put before the old one goes: a page that runs empty in between is given back without ever being written,
-    # and the file may end before the last page that its meta page names.
+    # Put before the old one goes: of a page that runs empty LMDB may write nothing, and the file would end
+    # before the last page that its meta page names.
     transaction.put(key, value)
     if codec.split_value(old)[0] == entry_id:
         transaction.delete(key, old)

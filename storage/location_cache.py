@@ -33,7 +33,7 @@ BLOCK_SIZE = BLOCK_ENTRIES * 8 + 512
 
 _SHIFT = 10
 _IN_BLOCK = BLOCK_ENTRIES - 1
-_NOTHING_KNOWN = bytes(8 * BLOCK_ENTRIES)
+_NOTHING_KNOWN = array("q", [0]) * BLOCK_ENTRIES
 
 _Block = tuple[int, int]
 """Ledger id, and entry id without its lowest bits."""
@@ -91,7 +91,7 @@ class LocationCache:
     def _fill(self, blocks: OrderedDict[_Block, array[int]], key: _Block) -> None:
         ledger_id, number = key
         first = number << _SHIFT
-        places = array("q", _NOTHING_KNOWN)
+        places = _NOTHING_KNOWN[:]
         for entry_id, location in self._index.places(ledger_id, first, BLOCK_ENTRIES):
             if entry_id - first >= BLOCK_ENTRIES:
                 break

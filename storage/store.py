@@ -282,11 +282,11 @@ class Ledger:
     def read(self, entry_id: int) -> Entry:
         """The entry, its digest verified. `NoSuchEntry` if there is none, `EntryUnreadable` if it is damaged."""
         self._latch.check_reads()
+        _check_id("entry", entry_id)
         entry = self._parts.reading.entry(self.id, entry_id)
         return entry if entry is not None else self._missing(entry_id)
 
     def _missing(self, entry_id: int) -> NoReturn:
-        _check_id("entry", entry_id)
         if self.last_entry_id is None:
             raise NoSuchLedger(self.id)
         raise NoSuchEntry(self.id, entry_id)
@@ -311,8 +311,9 @@ class Ledger:
         if end is None:
             raise NoSuchLedger(self.id)
         for block in self._parts.scanning.blocks(self.id, first, end if last is None else last):
-            self._latch.check_reads()
             yield block
+            # Before the next is fetched: what it would come from may be closed by now.
+            self._latch.check_reads()
 
     def follow(self, from_entry: int = 0, *, idle_timeout_s: float | None = None) -> Iterator[Entry]:
         """The entries from there on, and then each new one as it becomes durable.
@@ -335,6 +336,8 @@ class Ledger:
         with suppress(NoSuchEntry):
             for block in self._parts.scanning.blocks(self.id, first, NO_ENTRY if end is None else end):
                 yield from block.entries()
+                if self._latch.is_closed:
+                    return
 
     def _wait_for(self, entry_id: int, timeout: float | None) -> bool:
         has = self._parts.reading.has

@@ -65,7 +65,8 @@ class Tail:
 
     def place(self, entry_id: int, length: int, record: bytes) -> Run:
         """A run of one entry whose id the caller has chosen; what is appended next goes behind it."""
-        if entry_id >= self._next_id:
+        # Of the last one added again the newer copy counts: a reopening goes on from its length too.
+        if entry_id >= self._next_id - 1:
             self._next_id, self._next_length = entry_id + 1, length
         return Run(self, entry_id, [record], len(record))
 

@@ -86,7 +86,8 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
     "torn": {"chain", "decision"},
     "opening": {"founding", "leftovers", "rebuild", "replay", "torn"},
     "crashlab": {"crashlab"},
-    "shell": {"shell"},
+    "demo": {"opening"},
+    "shell": {"demo", "shell"},
 }
 
 OWNERS = {
@@ -100,7 +101,7 @@ OWNERS = {
     "rich": {"recovery/shell/"},
     "threading": {"storage/turnstile.py", "storage/worker.py"},
     "asyncio": set(),
-    "lmdb": set(),
+    "lmdb": {"storage/lmdb_environment.py"},
     "pyspark": set(),
 }
 IMPURE = {"os", "io", "pathlib", "threading", "lmdb", "time", "random", "socket", "subprocess"}

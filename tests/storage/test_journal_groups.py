@@ -10,7 +10,7 @@ import sealed_journals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import OurJournal, entry_record, flip, zero
-from memory import Growing, MemoryFile
+from memory import Counting, Growing, MemoryFile
 from sealed_journals import CHUNK_SIZES, JOURNAL_ID, MISTAKES, Sample, reseal
 
 from storage import journal_scan
@@ -55,14 +55,14 @@ def assert_the_same(sample: Sample, chunk_size: int, start: int = 0) -> None:
     assert journal_scan.scan(opened, EntryVerifier(), start) == facts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(sealed_journals.sound(), CHUNK_SIZES)
 def test_a_sound_journal_s_groups_are_those_of_a_walk_one_by_one(sample: Sample, chunk_size: int) -> None:
     for start in (0, *sample.places):
         assert_the_same(sample, chunk_size, start)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(sealed_journals.unsound(), CHUNK_SIZES, st.data())
 def test_a_damaged_journal_s_groups_are_those_of_a_walk_one_by_one(
     sample: Sample, chunk_size: int, data: st.DataObject
@@ -140,6 +140,35 @@ def test_a_journal_from_before_headers_may_be_searched_for_groups() -> None:
     opened = JournalReader(MemoryFile(data), JOURNAL_ID)
     assert opened.records_start == 0
     assert list(groups(opened)) == list(groups_one_by_one(opened))
+
+
+def test_a_group_that_follows_on_records_of_another_one_is_in_the_wrong_place() -> None:
+    journal = OurJournal(JOURNAL_ID, alignment=512).group(entry_record(1, 0))
+    start = journal.end
+    journal.data += entry_record(1, 1, b"x" * (1024 - len(entry_record(1, 1, b"x")) + 1))
+    journal.group(entry_record(1, 2))
+    for chunk_size in range(512, 3000, 100):
+        *before, stop = groups(sealed_journals.reader(journal.file(), chunk_size))
+        assert (len(before), stop) == (1, Damaged(start, Flaw.OTHER_PLACE))
+
+
+def test_a_watch_that_counts_many_records_at_once_knows_the_first_that_no_seal_has_vouched_for() -> None:
+    journal = OurJournal(JOURNAL_ID).group(entry_record(1, 0), entry_record(1, 1))
+    watch = GroupWatch(sealed_journals.reader(journal.file()), 4096)
+    watch.records(0, b"")
+    assert watch.first_record is None
+    for _ in range(2):
+        watch.records(1, entry_record(1, 0))
+        assert watch.first_record == 4096
+
+
+def test_what_is_summed_while_it_is_framed_is_read_once() -> None:
+    journal = OurJournal(JOURNAL_ID)
+    for flags in (GroupFlag.NONE, GroupFlag.ATOMIC, GroupFlag.NONE):
+        journal.group(*[entry_record(1, 1, b"x" * 1000)] * 3000, flags=flags)
+    file = Counting(bytes(journal.data))
+    assert sum(isinstance(found, Group) for found in groups(JournalReader(file, JOURNAL_ID))) == 3
+    assert file.count < 1.1 * len(journal.data)
 
 
 @pytest.mark.parametrize("reads", [1, 2, 3])

@@ -29,15 +29,15 @@ Special = tuple[int, codec.Record | Damaged]
 Group = tuple[int, list[Entry], list[Special]]
 
 
-def groups_of(batches: Sequence[RecordBatch], ends: Sequence[int]) -> list[Group]:
-    """The batches joined up to each of these ends; what is behind the last one too."""
+def groups_of(batches: Sequence[RecordBatch]) -> list[Group]:
+    """The batches of each group joined, and those behind the last one."""
     joined: list[Group] = []
     entries: list[Entry] = []
     special: list[Special] = []
     for batch in batches:
         entries += zip(batch.ledger_ids, batch.entry_ids, batch.records, strict=True)
         special += batch.special
-        if batch.end in ends or batch is batches[-1]:
+        if batch.ends_group or batch is batches[-1]:
             joined.append((batch.end, entries, special))
             entries, special = [], []
     return joined
@@ -62,19 +62,19 @@ def groups_one_by_one(data: bytes, start: int, end: int) -> list[Group]:
     return joined
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(sealed_journals.sound(), CHUNK_SIZES, st.integers(0, 7), st.integers(0, 7))
 def test_the_batches_are_all_records_of_the_groups_and_end_where_those_end(
     sample: Sample, chunk_size: int, first: int, last: int
 ) -> None:
     start, end = sample.places[first % len(sample.places)], sample.places[last % len(sample.places)]
     batches = list(record_batches(sample.reader(chunk_size), start, end))
-    assert groups_of(batches, sample.places) == groups_one_by_one(sample.data, start, end)
+    assert groups_of(batches) == groups_one_by_one(sample.data, start, end)
     ends = [batch.end for batch in batches]
     assert ends == sorted(set(ends))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(sealed_journals.unsound(), CHUNK_SIZES)
 def test_of_any_journal_the_sound_part_and_what_is_kept_come_in_batches(
     sample: Sample, chunk_size: int
@@ -87,7 +87,7 @@ def test_of_any_journal_the_sound_part_and_what_is_kept_come_in_batches(
         except OSError:
             assert any(isinstance(record, Damaged) for *_, special in expected for _, record in special)
         else:
-            assert groups_of(batches, [end for end, _, _ in expected]) == expected
+            assert groups_of(batches) == expected
 
 
 def test_an_entry_is_told_by_its_ids_and_its_record_begins_with_the_length() -> None:
@@ -99,6 +99,7 @@ def test_an_entry_is_told_by_its_ids_and_its_record_begins_with_the_length() -> 
         [7, 0],
         [entry_record(3, 7), entry_record(4, 0)],
         [(4096 + len(entry_record(3, 7)), codec.Fence(3))],
+        ends_group=True,
     )
 
 
@@ -119,6 +120,29 @@ def test_specials_of_every_kind_stand_beside_the_entries() -> None:
         codec.UnknownRecord(4, -7, unknown),
     ]
     assert batch.records == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "runs"),
+    [
+        ([], []),
+        ([(1, 0)], [(1, 0, 1)]),
+        ([(1, 5), (1, 6), (1, 7)], [(1, 5, 3)]),
+        ([(1, 5), (1, 7), (1, 8)], [(1, 5, 1), (1, 7, 2)]),
+        ([(1, 5), (2, 6), (2, 7)], [(1, 5, 1), (2, 6, 2)]),
+        ([(1, 5), (1, 5), (1, 4)], [(1, 5, 1), (1, 5, 1), (1, 4, 1)]),
+    ],
+    ids=["none", "one", "a run", "a gap", "another ledger", "again"],
+)
+def test_consecutive_entries_of_one_ledger_are_a_run(
+    entries: list[tuple[int, int]], runs: list[tuple[int, int, int]]
+) -> None:
+    records = [entry_record(ledger_id, entry_id) for ledger_id, entry_id in entries]
+    journal = OurJournal(JOURNAL_ID).group(*records)
+    [batch] = record_batches(sealed_journals.reader(journal.file()), 4096, journal.end)
+    found = list(batch.runs())
+    assert [(ledger_id, first_id, len(run)) for ledger_id, first_id, run in found] == runs
+    assert [record for *_, run in found for record in run] == records
 
 
 def test_an_empty_group_is_an_empty_batch() -> None:
@@ -201,7 +225,7 @@ def test_records_and_groups_larger_than_a_window_come_whole(flags: GroupFlag) ->
     journal = OurJournal(JOURNAL_ID).group(*records, flags=flags).group(entry_record(1, 2))
     batches = list(record_batches(sealed_journals.reader(journal.file()), 0, journal.end))
     assert len(batches) > 4
-    joined = groups_of(batches, journal.ends)
+    joined = groups_of(batches)
     assert [[record for _, _, record in entries] for _, entries, _ in joined] == [
         records,
         [entry_record(1, 2)],

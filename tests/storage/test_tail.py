@@ -58,6 +58,12 @@ def test_what_is_appended_goes_behind_the_largest_id_that_was_placed() -> None:
     assert tail.end == LedgerEnd(9, 50)
 
 
+def test_what_is_appended_goes_on_from_the_newest_copy_of_the_last_entry() -> None:
+    tail = Tail(7, LedgerEnd(9, 50))
+    tail.place(9, 60, placed(tail, 9, 60))
+    assert entries(tail.append([b"e"]).records) == [Entry(7, 10, 9, 61, b"e")]
+
+
 def test_the_end_never_goes_back() -> None:
     tail = Tail(7, EMPTY)
     tail.settle(tail.place(9, 50, placed(tail, 9, 50)))

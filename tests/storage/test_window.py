@@ -46,6 +46,40 @@ def test_what_lies_a_little_before_is_still_there_and_what_lies_further_is_read(
         assert bytes(look(window, first - 1, 10)) == data[first - 1 : first + 9]
 
 
+def test_the_rest_is_what_is_held_from_a_place_on_and_only_where_nothing_is_held_it_is_read() -> None:
+    file = Counting(LETTERS)
+    window = Window(file, chunk_size=100)
+    assert bytes(window.rest(0)) == LETTERS[:100]
+    assert bytes(window.rest(99)) == LETTERS[99:100]
+    assert file.count == 100
+    assert bytes(window.rest(100)) == LETTERS[100:200]
+    assert bytes(window.rest(1039)) == LETTERS[1039:]
+    assert bytes(window.rest(1040)) == b""
+
+
+def test_the_rest_is_a_chunk_at_most_whatever_is_held() -> None:
+    window = Window(MemoryFile(LETTERS), chunk_size=100)
+    window.view(0, 1000)
+    assert bytes(window.rest(300)) == LETTERS[300:400]
+
+
+def test_the_rest_in_front_of_what_is_held_is_read() -> None:
+    data = random.Random(8).randbytes(300_000)
+    window = Window(MemoryFile(data), chunk_size=1000)
+    window.view(200_000, 10)
+    assert bytes(window.rest(100)) == data[100:1100]
+
+
+@pytest.mark.parametrize("chunk_size", [100, 1 << 20, 2 << 20], ids=["small", "usual", "larger than usual"])
+def test_the_first_byte_that_is_not_zero_is_found_wherever_it_stands(chunk_size: int) -> None:
+    size = 2 * chunk_size + 50
+    for place in (0, 1, chunk_size - 1, chunk_size, 2 * chunk_size + 49):
+        data = bytes(place) + b"\1" + bytes(size - place - 1)
+        window = Window(MemoryFile(data), chunk_size)
+        assert window.first_nonzero(0) == window.first_nonzero(place) == place
+        assert window.first_nonzero(place + 1) is None
+
+
 def test_a_window_forgets_on_request() -> None:
     file = MemoryFile(LETTERS)
     window = Window(file)

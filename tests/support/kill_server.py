@@ -30,8 +30,6 @@ Json = Any
 Ack = Callable[[str], None]
 Program = Callable[Concatenate[Path, Ack, ...], Json]
 
-_PATIENCE_S = 60
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -59,12 +57,15 @@ class Outcome:
 
 
 class KillServer:
-    """Runs programs in forked children, and kills them where it is told to. For one thread; close it."""
+    """Runs programs in forked children, and kills them where it is told to. For one thread; close it.
 
-    def __init__(self) -> None:
+    A child that lasts longer than `patience_s` is ended by SIGALRM.
+    """
+
+    def __init__(self, patience_s: float = 60) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="killer-", dir=memory_place())
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-W", "error", __file__, self._scratch.name],
+            [sys.executable, "-P", "-W", "error", __file__, self._scratch.name, str(patience_s)],
             env=dict(os.environ)
             | {
                 "LD_PRELOAD": str(library()),
@@ -124,24 +125,25 @@ def memory_place() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-# --- the server's own process ---------------------------------------------------------------------------------
+# --- the server's own process -------------------------------------------------------------------------------
 
 
-def _serve(scratch: Path) -> None:
+def _serve(scratch: Path, patience_s: float) -> None:
     arm = _arming(scratch / "trace")
     answers = os.dup(1)
     os.dup2(2, 1)  # what a program prints is no answer
-    gc.disable()
     for line in sys.stdin.buffer:
         order = json.loads(line)
         program = _imported(order["module"], order["function"])  # before the fork, for all children to come
-        for name in ("acks", "trace", "end"):
+        for name in ("acks", "trace", "end", "imported"):
             (scratch / name).write_bytes(b"")
-        gc.freeze()
+        gc.freeze()  # a collection in a child would copy every page
         child = os.fork()
         if not child:
+            signal.setitimer(signal.ITIMER_REAL, patience_s)  # who hangs is ended by SIGALRM
             _run_and_exit(program, order, arm, scratch)
         os.write(answers, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        _import_too((scratch / "imported").read_text().split())
 
 
 def _arming(trace: Path) -> Callable[[Path, int, str], None]:
@@ -157,15 +159,20 @@ def _imported(module: str, function: str) -> Program:
     return program
 
 
+def _import_too(modules: Sequence[str]) -> None:
+    """What a program has imported late, so that the next child has it."""
+    for module in modules:
+        if module not in sys.modules:
+            __import__(module)
+
+
 def _run_and_exit(
     program: Program, order: dict[str, Json], arm: Callable[[Path, int, str], None], scratch: Path
 ) -> NoReturn:
-    gc.enable()
     status, shown, error = 1, None, ""
     acks = os.open(scratch / "acks", os.O_WRONLY | os.O_APPEND)
     root = Path(order["root"])
     try:
-        signal.alarm(_PATIENCE_S)
         arm(root, order["at"], order["when"])
         shown = program(root, lambda line: _write_line(acks, line), *order["arguments"])
         status = 0
@@ -173,6 +180,7 @@ def _run_and_exit(
         error = traceback.format_exc()
     try:
         (scratch / "end").write_text(json.dumps([shown, error]))
+        (scratch / "imported").write_text("\n".join(sys.modules))
     finally:
         os._exit(status)
 
@@ -183,4 +191,4 @@ def _write_line(acks: int, line: str) -> None:
 
 
 if __name__ == "__main__":
-    _serve(Path(sys.argv[1]))
+    _serve(Path(sys.argv[1]), float(sys.argv[2]))

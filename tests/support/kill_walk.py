@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from kill_server import memory_place
 from syscalls import every_kill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from kill_server import Json, KillServer, Outcome, Program
     from syscalls import Call, Kill, When
@@ -59,23 +60,26 @@ class Aftermath:
 
 
 class KillWalk:
-    """A walk over the kills of one trial: of the workload, and of recoveries nested down to `depth`.
+    """A walk over the kills of one trial: of its workload, of the recovery behind that, and so on.
 
-    Roots that are equal are recovered once, and held against every kill that left them. For one thread.
+    At level n (0 is the workload) every `strides[n]`-th kill is made: `(1,)` kills the workload everywhere,
+    `(1, 1, 7)` its recoveries everywhere too, and a seventh of the recoveries behind those. Roots that are
+    equal are recovered once, and held against every kill that left them. For one thread.
     """
 
-    def __init__(self, server: KillServer, trial: Trial, depth: int = 0) -> None:
+    def __init__(self, server: KillServer, trial: Trial, strides: Sequence[int] = (1,)) -> None:
         self._server = server
         self._trial = trial
-        self._depth = depth
+        self._strides = strides
+        self._steps = [count() for _ in strides]
         self._aftermaths: dict[str, Aftermath] = {}
         self._walked_from: dict[str, int] = {}  # the least level at which the kills of a root were walked
         self._numbers = count()
         self._place = tempfile.TemporaryDirectory(prefix="killed-", dir=memory_place())
         self.kills: Counter[tuple[int, When]] = Counter()
-        """How many, per level and moment; level 0 is the workload, 1 its recovery."""
-        self.missed: list[str] = []
-        """Kills that were not reached: a program that makes other calls each time is not wholly covered."""
+        """How many, per level and moment."""
+        self.strayed: list[str] = []
+        """Kills that hit another call than they were meant for: what makes other calls each time has some."""
 
     def __enter__(self) -> Self:
         return self
@@ -95,31 +99,41 @@ class KillWalk:
 
     def violations(self) -> Iterator[str]:
         """One line for each kill that the trial did not stand."""
-        for kill in every_kill(self.calls()):
+        for call, kill in self._kills_of(self.calls(), 0):
             with self._root() as root:
-                label, acks = self._kill(self._trial.workload, root, kill, 0)
+                label, acks = self._kill(self._trial.workload, root, call, kill, 0)
                 yield from self._look(root, acks, label, 0)
 
-    def _look(self, root: Path, acks: tuple[str, ...], label: str, level: int) -> Iterator[str]:
+    def _kills_of(self, calls: Sequence[Call], level: int) -> Iterator[tuple[Call, Kill]]:
+        for kill in every_kill(calls):
+            if next(self._steps[level]) % self._strides[level] == 0:
+                yield calls[kill.number - 1], kill
+
+    def _look(
+        self, root: Path, acks: tuple[str, ...], label: str, level: int
+    ) -> Generator[str, None, Aftermath]:
         image = _image(root, self._trial.holders)
         if image not in self._aftermaths:
             self._aftermaths[image] = self._aftermath(root)
-        if why := self._aftermaths[image].violation(self._trial, acks):
+        aftermath = self._aftermaths[image]
+        deepest = len(self._strides) - 1
+        if why := aftermath.violation(self._trial, acks):
             yield f"{label} · {why}"
-        elif level < min(self._depth, self._walked_from.get(image, self._depth)):
+        elif level < min(deepest, self._walked_from.get(image, deepest)):
             self._walked_from[image] = level
-            yield from self._walk_recovery(root, acks, label, level)
+            yield from self._walk_recovery(root, acks, label, level + 1)
+        return aftermath
 
     def _walk_recovery(self, root: Path, acks: tuple[str, ...], label: str, level: int) -> Iterator[str]:
         with self._root(root) as copy:
             whole = self._run(self._trial.recover, copy).checked()
-        for kill in every_kill(whole.calls):
+        for call, kill in self._kills_of(whole.calls, level):
             with self._root(root) as copy:
-                inner, more = self._kill(self._trial.recover, copy, kill, level + 1)
-                yield from self._look(copy, acks + more, f"{label} · {inner}", level + 1)
-                shown = self._aftermaths[_image(copy, self._trial.holders)].shown
-                if shown != whole.shown:
-                    yield f"{label} · {inner} · shows {shown}, not {whole.shown} as when it was not killed"
+                inner, more = self._kill(self._trial.recover, copy, call, kill, level)
+                inner = f"{label} · {inner}"
+                aftermath = yield from self._look(copy, acks + more, inner, level)
+                if not aftermath.problem and aftermath.shown != whole.shown:
+                    yield f"{inner} · shows {aftermath.shown}, and {whole.shown} without that kill"
 
     def _aftermath(self, root: Path) -> Aftermath:
         with self._root(root) as copy:
@@ -133,12 +147,15 @@ class KillWalk:
             problem = "" if once.shown == twice.shown else f"shows {once.shown}, and then {twice.shown}"
             return Aftermath(once.shown, later.shown, once.acks + more.acks, problem)
 
-    def _kill(self, program: Program, root: Path, kill: Kill, level: int) -> tuple[str, tuple[str, ...]]:
+    def _kill(
+        self, program: Program, root: Path, call: Call, kill: Kill, level: int
+    ) -> tuple[str, tuple[str, ...]]:
+        label = f"{program.__name__} {kill.when} {call}"
         died = self._run(program, root, kill)
-        label = f"{program.__name__} {kill.when} {died.calls[0] if died.calls else kill.number}"
         if not died.was_killed:
-            self.missed.append(label)
             died.checked()
+        if died.calls != (call,):
+            self.strayed.append(label)
         self.kills[level, kill.when] += 1
         return label, died.acks
 
@@ -157,7 +174,8 @@ class KillWalk:
 
 
 def _refusal(outcome: Outcome) -> str:
-    return outcome.error.strip().rpartition("\n")[2] or f"ended with {outcome.status}"
+    last_words = outcome.error.strip().rpartition("\n")[2]
+    return last_words or f"ended with {signal.Signals(-outcome.status).name}"
 
 
 def _image(root: Path, holders: frozenset[str]) -> str:

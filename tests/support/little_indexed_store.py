@@ -103,7 +103,7 @@ STORES = {
 }
 
 
-# --- programs for the kill server -----------------------------------------------------------------------------
+# --- programs for the kill server ---------------------------------------------------------------------------
 
 
 def one_sitting(root: Path, ack: Ack, store: str = "IndexedStore") -> None:

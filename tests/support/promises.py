@@ -32,6 +32,14 @@ class Seen:
 
 def look(store: Store) -> Seen:
     """Every entry, read in a row and each by itself; what the two disagree about is an `AssertionError`."""
+    seen = glance(store)
+    for (ledger_id, entry_id), entry in seen.entries.items():
+        assert store.ledger(ledger_id).read(entry_id) == entry, "a scan shows another entry than a read"
+    return seen
+
+
+def glance(store: Store) -> Seen:
+    """Every entry, read in a row."""
     entries: dict[Ids, Entry] = {}
     ends: dict[int, tuple[int | None, int]] = {}
     for ledger_id in store.ledgers():
@@ -40,7 +48,6 @@ def look(store: Store) -> Seen:
         ends[ledger_id] = last, ledger.last_add_confirmed
         for entry in _entries(ledger, NO_ENTRY if last is None else last):
             entries[ledger_id, entry.entry_id] = entry
-            assert ledger.read(entry.entry_id) == entry, "a scan shows another entry than a read"
     return Seen(entries, ends)
 
 
@@ -52,7 +59,8 @@ def _entries(ledger: Ledger, last: int) -> Iterator[Entry]:
                 yield entry
                 at = entry.entry_id + 1
         except NoSuchEntry as missing:
-            assert missing.entry_id == at, "a scan passes over entries"
+            if missing.entry_id != at:
+                raise AssertionError(f"a scan from {at} misses entry {missing.entry_id}") from missing
             at += 1
 
 
@@ -108,15 +116,19 @@ class Promises:
             self._answered[ids] = max(run, self._answered.get(ids, run))
         self._whole.discard(run)
 
-    def withdraw(self, run: int) -> None:
-        """Nothing of the run was ever written."""
-        for ids in self._open.pop(run):
-            self._keep_copies(ids, [copy for copy in self._copies[ids] if copy.run != run])
+    def refuse(self, run: int, seen: Seen) -> None:
+        """What of the run is shown was durable before it was refused; the rest was never written."""
         self._whole.discard(run)
+        for ids in self._open.pop(run):
+            if self._run_shown(ids, seen) == run:
+                self._answered[ids] = max(run, self._answered.get(ids, run))
+            else:
+                self._forget(ids, run)
 
-    def _keep_copies(self, ids: Ids, copies: Sequence[_Copy]) -> None:
+    def _forget(self, ids: Ids, run: int) -> None:
+        copies = tuple(copy for copy in self._copies[ids] if copy.run != run)
         if copies:
-            self._copies[ids] = tuple(copies)
+            self._copies[ids] = copies
         else:
             del self._copies[ids]
 
@@ -139,7 +151,10 @@ class Promises:
     def _raise_ends(self, seen: Seen) -> None:
         for ledger_id, (last, confirmed) in seen.ends.items():
             known = self._ends.get(ledger_id, (NO_ENTRY, NO_ENTRY))
-            self._ends[ledger_id] = max(known[0], NO_ENTRY if last is None else last), max(known[1], confirmed)
+            self._ends[ledger_id] = (
+                max(known[0], NO_ENTRY if last is None else last),
+                max(known[1], confirmed),
+            )
 
     def _shown(self, ids: Ids, entry: Entry) -> _Copy | None:
         """The copy that is shown; the oldest of equal ones, which promises least."""
@@ -151,10 +166,6 @@ class Promises:
         """The entry behind which the next one of the ledger goes."""
         ids = max((ids for ids in self._copies if ids[0] == ledger_id), default=None)
         return None if ids is None else self._copies[ids][-1].entry
-
-    def is_shown(self, run: int, seen: Seen) -> bool:
-        """Whether any copy of that run is what a store shows."""
-        return any(self._run_shown(ids, seen) == run for ids in self._open[run])
 
     def _run_shown(self, ids: Ids, seen: Seen) -> int:
         """The newest run whose copy is shown there; -1 where nothing is."""
@@ -217,8 +228,9 @@ class Promises:
             if found_confirmed < confirmed:
                 yield f"the last add confirmed of ledger {ledger_id} was {confirmed} and is {found_confirmed}"
         for ledger_id, (found, _) in seen.ends.items():
-            if found != last_ids[ledger_id]:
-                yield f"the last entry id of ledger {ledger_id} is {found}, its last entry {last_ids[ledger_id]}"
+            last = last_ids[ledger_id]
+            if found != last:
+                yield f"the last entry id of ledger {ledger_id} is {found}, its last entry {last}"
 
 
 def difference(before: Seen, after: Seen) -> str:
@@ -226,17 +238,10 @@ def difference(before: Seen, after: Seen) -> str:
     if before == after:
         return ""
     changed = sorted(
-        ids
-        for ids in {*before.entries, *after.entries}
-        if before.entries.get(ids) != after.entries.get(ids)
+        ids for ids in {*before.entries, *after.entries} if before.entries.get(ids) != after.entries.get(ids)
     )
     ends = sorted(one for one in {*before.ends, *after.ends} if before.ends.get(one) != after.ends.get(one))
     return f"entries {_listed(changed)}; ends of ledgers {ends}"
-
-
-def with_entry(seen: Seen, entry: Entry) -> Mapping[Ids, Entry]:
-    """The entries, and one more."""
-    return {**seen.entries, (entry.ledger_id, entry.entry_id): entry}
 
 
 def _named(ids: Ids) -> str:
@@ -245,5 +250,3 @@ def _named(ids: Ids) -> str:
 
 def _listed(many: Iterable[Ids]) -> str:
     return ", ".join(f"{ledger_id}/{entry_id}" for ledger_id, entry_id in many)
-
-

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -40,12 +39,16 @@ _UNREADABLE = (
 _FLAGS = st.sampled_from([GroupFlag.NONE, GroupFlag.NONE, GroupFlag.ATOMIC])
 
 
-@dataclass
 class Sample:
     """A journal and the places in it at which a group begins or ends."""
 
-    data: bytes
-    places: list[int]
+    def __init__(self, data: bytes, places: list[int]) -> None:
+        self.data = data
+        self.places = places
+
+    def __repr__(self) -> str:
+        """Without the zeros: a report of the whole file is refused as too long."""
+        return f"Sample({len(self.data)} bytes, {self.data.rstrip(bytes(1))[:1000]!r}, {self.places})"
 
     def reader(self, chunk_size: int = 1 << 20) -> JournalReader:
         return reader(self.data, chunk_size)

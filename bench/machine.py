@@ -1,0 +1,36 @@
+"""What a figure depends on beside the program."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+_PACKAGES = ("crc32c", "lmdb")
+
+
+def machine() -> dict[str, object]:
+    """The machine and its state when this is called."""
+    return {
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cpus": os.cpu_count(),
+        "load": os.getloadavg(),
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in _PACKAGES},
+    }
+
+
+def busy() -> str:
+    """A warning if others use the machine; nothing when they do not."""
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    return f"busy: load {load:.1f} on {cpus} CPUs, only ratios say something" if load > cpus / 2 else ""
+
+
+def _processor() -> str:
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

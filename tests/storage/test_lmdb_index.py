@@ -1,0 +1,662 @@
+"""The index in LMDB: what the map, the file and the directories ask for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import lmdb
+import pytest
+
+from storage.codec import index_state as state_codec
+from storage.index import NoIndex
+from storage.index_state import IndexState
+from storage.lmdb_environment import LmdbEnvironment
+from storage.lmdb_index import LmdbIndex, LmdbPlace
+from storage.outcome import Damaged, Flaw
+from storage.posix_files import PosixDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from storage.files import Directory
+
+MAP_SIZE = 1 << 20
+PAGE = 4096
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> LmdbPlace:
+    """A place whose map is as small as it can be."""
+    return LmdbPlace(PosixDirectory(tmp_path), tmp_path, MAP_SIZE)
+
+
+@pytest.fixture
+def index(place: LmdbPlace) -> Iterator[LmdbIndex]:
+    new = made(place)
+    yield new
+    new.close()
+
+
+@pytest.fixture
+def data(index: LmdbIndex, tmp_path: Path) -> Path:
+    """LMDB's file, a few pages long; nobody has it open."""
+    with index.change() as change:
+        change.put(1, range(2000), range(1, 2001))
+        change.commit(IndexState(1))
+    index.close()
+    return tmp_path / "index" / "data.mdb"
+
+
+def made(place: LmdbPlace) -> LmdbIndex:
+    draft = place.draft()
+    with draft.change() as change:
+        change.commit(IndexState())
+    return draft.publish()
+
+
+def opened(place: LmdbPlace) -> LmdbIndex:
+    found = place.open()
+    assert isinstance(found, LmdbIndex), found
+    return found
+
+
+def damage(place: LmdbPlace) -> Damaged:
+    found = place.open()
+    assert isinstance(found, Damaged), found
+    return found
+
+
+def inner(index: LmdbIndex) -> lmdb.Environment:
+    return index._environment._environment
+
+
+def fill(index: LmdbIndex, generation: int, count: int = 20_000) -> None:
+    """A change that says the same of each entry as of the generation."""
+    with index.change() as change:
+        for ledger_id in range(3):
+            change.put(ledger_id, range(count), [generation] * count)
+        change.commit(IndexState(generation))
+
+
+# ── the map ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_map_that_is_too_small_grows(index: LmdbIndex) -> None:
+    for generation in range(1, 5):
+        fill(index, generation)
+
+    assert inner(index).info()["map_size"] > 3 * MAP_SIZE
+    assert [index.count(ledger_id) for ledger_id in range(3)] == [20_000] * 3
+    assert {place for _, place in index.places(1, 0, 20_000)} == {4}
+
+
+def test_a_draft_s_map_grows(place: LmdbPlace) -> None:
+    draft = place.draft()
+    with draft.change() as change:
+        change.put(1, range(200_000), [7] * 200_000)
+        change.commit(IndexState(1))
+    index = draft.publish()
+
+    assert index.count(1) == 200_000
+    index.close()
+
+
+def test_an_index_that_has_outgrown_the_map_opens_in_a_larger_one(place: LmdbPlace, index: LmdbIndex) -> None:
+    fill(index, 1)
+    index.close()
+
+    again = opened(place)
+    fill(again, 2)
+    assert again.last(2) == (19_999, 2)
+    again.close()
+
+
+def test_any_size_of_the_map_will_do(tmp_path: Path) -> None:
+    index = made(LmdbPlace(PosixDirectory(tmp_path), tmp_path, 1))
+    fill(index, 1)
+    assert index.find(2, 19_999) == 1
+    index.close()
+
+
+def test_the_map_takes_no_space_on_the_disk(tmp_path: Path) -> None:
+    made(LmdbPlace(PosixDirectory(tmp_path), tmp_path)).close()
+    assert (tmp_path / "index" / "data.mdb").stat().st_size < 64 << 10
+
+
+def test_readers_go_on_while_the_map_grows(index: LmdbIndex) -> None:
+    environment, generations = index._environment, 6
+    fill(index, 7, 10)
+    reading = threading.Semaphore(0)
+    seen: list[int] = []
+
+    def read() -> None:
+        generation = 0
+        while generation < generations:
+            # A state of many pages, whose first and last say the same.
+            state = environment.state()
+            generation = state[0]
+            assert state[-1] == generation
+            assert len(state) == generation << 20 or not generation
+            assert index.find(1, 9) == 7
+            assert index.places(2, 5, 99) == [(entry_id, 7) for entry_id in range(5, 10)]
+            reading.release()
+        seen.append(generation)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    environment.commit([], bytes(1 << 10))
+    for thread in threads:
+        thread.start()
+    for generation in range(1, generations + 1):
+        reading.acquire()
+        environment.commit([], bytes([generation]) * (generation << 20))
+    for thread in threads:
+        thread.join()
+
+    assert environment._environment.info()["map_size"] >= 16 * MAP_SIZE
+    assert seen == [generations] * 3
+
+
+def test_no_transaction_runs_while_the_map_grows(index: LmdbIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = index._environment
+    monkeypatch.setattr(environment._gate, "_wait_max_s", 0)
+    with environment.reading(), pytest.raises(OSError, match="not come back"):
+        fill(index, 1, 30_000)
+    assert index.state() == IndexState()
+
+
+NO_MEMORY = """
+import resource, sys
+from storage.index_state import IndexState
+from storage.lmdb_index import LmdbPlace
+from storage.posix_files import PosixDirectory
+
+index = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1], 1 << 30).open()
+with index.change() as change:
+    change.put(1, range(1000), [7] * 1000)
+    change.commit(IndexState(1))
+resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29))
+try:
+    index._environment._grow(index._environment._environment.begin(write=True))
+except OSError as error:
+    print(error.errno)
+try:
+    index.find(1, 1)
+except OSError as error:
+    print(error)
+"""
+
+
+def test_without_memory_for_a_larger_map_nobody_reads_through_the_lost_one(
+    index: LmdbIndex, tmp_path: Path
+) -> None:
+    index.close()
+    told = run(NO_MEMORY, tmp_path).splitlines()
+    assert told[0] == str(errno.ENOMEM)
+    assert "closed" in told[1]
+
+
+# ── closing ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_readers_in_other_threads_are_told_that_it_was_closed(index: LmdbIndex) -> None:
+    fill(index, 1)
+    reading = threading.Semaphore(0)
+    told: list[int | None] = []
+
+    def read() -> None:
+        try:
+            while True:
+                index.find(1, 5)
+                index.places(2, 0, 100)
+                reading.release()
+        except OSError as error:
+            told.append(error.errno)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(100):
+        reading.acquire()
+    index.close()
+    for thread in threads:
+        thread.join()
+
+    assert told == [errno.EBADF] * 3
+
+
+def test_who_stops_in_the_middle_of_the_ledgers_holds_nothing_up(
+    index: LmdbIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index._environment._gate, "_wait_max_s", 0)
+    fill(index, 1, 10)
+    ledgers = index.ledgers()
+    assert next(ledgers) == 0
+    index.close()
+    with pytest.raises(OSError, match="closed"):
+        list(ledgers)
+
+
+def test_an_error_keeps_no_snapshot(index: LmdbIndex) -> None:
+    with pytest.raises(OSError, match="VALSIZE") as kept:
+        index._environment.value_from(b"", b"")
+    assert kept.value.errno == errno.EIO
+    assert inner(index).readers().splitlines()[1].split()[-1] == "-"
+
+
+# ── what is no index ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: path.write_bytes(b"")])
+def test_an_index_without_its_file_is_damaged_and_none_is_made(
+    place: LmdbPlace, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "index")
+    assert damage(place).flaw is Flaw.FILE_SHORT
+    assert [path.name for path in tmp_path.rglob("*")] == ["index"]
+
+
+def test_a_file_that_was_cut_anywhere_is_damaged(place: LmdbPlace, data: Path) -> None:
+    whole = data.read_bytes()
+    sizes = [*range(0, len(whole), PAGE), *(size - 1 for size in range(PAGE, len(whole) + 1, PAGE)), 100]
+    for size in sizes:
+        data.write_bytes(whole[:size])
+        assert damage(place).flaw is Flaw.FILE_SHORT, size
+        assert data.stat().st_size == size
+    data.write_bytes(whole)
+    opened(place).close()
+
+
+def both_metas(offset: int, value: bytes) -> Callable[[bytes], bytes]:
+    """Changes bytes of both metas; offsets as in `storage.codec.lmdb_meta`."""
+
+    def change(whole: bytes) -> bytes:
+        for start in (offset, PAGE + offset):
+            whole = whole[:start] + value + whole[start + len(value) :]
+        return whole
+
+    return change
+
+
+def second_meta(offset: int, value: bytes) -> Callable[[bytes], bytes]:
+    return lambda whole: whole[: PAGE + offset] + value + whole[PAGE + offset + len(value) :]
+
+
+def zeros(whole: bytes) -> bytes:
+    return bytes(len(whole))
+
+
+DAMAGE: dict[str, tuple[Callable[[bytes], bytes], int, Flaw]] = {
+    "zeros": (zeros, 0, Flaw.BAD_MAGIC),
+    "another magic": (both_metas(16, b"\0"), 0, Flaw.BAD_MAGIC),
+    "a later format": (both_metas(20, b"\3"), 0, Flaw.FUTURE_VERSION),
+    "no second meta": (second_meta(0, bytes(PAGE)), PAGE, Flaw.BAD_MAGIC),
+    "the root of all databases is elsewhere": (both_metas(128, b"\xee"), 0, Flaw.BAD_FIELD),
+    "no databases": (both_metas(128, b"\xff" * 8), 0, Flaw.BAD_FIELD),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_file_that_is_no_index_is_damaged(place: LmdbPlace, data: Path, name: str) -> None:
+    change, offset, flaw = DAMAGE[name]
+    data.write_bytes(change(data.read_bytes()))
+
+    found = damage(place)
+    assert (found.offset, found.flaw) == (offset, flaw)
+
+
+def test_a_file_is_as_long_as_its_later_meta_says(place: LmdbPlace, data: Path) -> None:
+    whole = data.read_bytes()
+    metas = [int.from_bytes(whole[start : start + 8], sys.byteorder) for start in (144, PAGE + 144)]
+    later = metas.index(max(metas)) * PAGE
+    data.write_bytes(whole[: later + 136] + b"\xff" + whole[later + 137 :])
+    assert damage(place).flaw is Flaw.FILE_SHORT
+
+    earlier = PAGE - later
+    data.write_bytes(whole[: earlier + 136] + b"\xff" + whole[earlier + 137 :])
+    opened(place).close()
+
+
+def foreign(path: Path, **databases: dict[bytes, bytes] | None) -> None:
+    """An LMDB file with these databases; `None` stands for one of places."""
+    with lmdb.open(str(path / "index"), max_dbs=4) as environment:
+        for name, content in databases.items():
+            if content is None:
+                environment.open_db(name.encode(), dupsort=True, dupfixed=True)
+                continue
+            database = environment.open_db(name.encode())
+            with environment.begin(database, write=True) as transaction:
+                for key, value in content.items():
+                    transaction.put(key, value)
+
+
+GOOD_STATE = state_codec.encode(IndexState(3))
+FOREIGN: dict[str, tuple[dict[str, Any], Flaw]] = {
+    "nothing": ({}, Flaw.BAD_FIELD),
+    "no places": ({"state": {b"state": GOOD_STATE}}, Flaw.BAD_FIELD),
+    "no state": ({"places": None}, Flaw.BAD_FIELD),
+    "an empty state": ({"places": None, "state": {}}, Flaw.CHECKSUM),
+    "a bad state": ({"places": None, "state": {b"state": GOOD_STATE[:-1] + b"x"}}, Flaw.CHECKSUM),
+    "other places": ({"places": {}, "state": {b"state": GOOD_STATE}}, Flaw.BAD_FIELD),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_file_of_another_kind_is_damaged(place: LmdbPlace, tmp_path: Path, name: str) -> None:
+    databases, flaw = FOREIGN[name]
+    foreign(tmp_path, **databases)
+    assert damage(place).flaw is flaw
+    # It was closed again: LMDB opens no file twice in a process.
+    assert damage(place).flaw is flaw
+
+
+def test_that_kind_of_file_is_an_index(place: LmdbPlace, tmp_path: Path) -> None:
+    foreign(tmp_path, places=None, state={b"state": GOOD_STATE})
+    index = opened(place)
+    assert index.state() == IndexState(3)
+    index.close()
+
+
+def test_a_state_that_went_bad_is_an_error(index: LmdbIndex) -> None:
+    index._environment.commit([], GOOD_STATE[:-1] + b"x")
+    with pytest.raises(OSError, match="checksum"):
+        index.state()
+
+
+def test_a_damaged_index_is_kept_aside_by_the_next(place: LmdbPlace, data: Path, tmp_path: Path) -> None:
+    data.write_bytes(b"damaged")
+    made(place).close()
+    assert (tmp_path / "index.damaged" / "data.mdb").read_bytes() == b"damaged"
+    opened(place).close()
+
+
+def test_what_the_system_refuses_is_an_error_and_not_damage(place: LmdbPlace, index: LmdbIndex) -> None:
+    with pytest.raises(OSError, match="already open"):
+        place.open()
+
+
+# ── drafts ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_draft_of_a_killed_process_is_replaced(place: LmdbPlace, tmp_path: Path) -> None:
+    draft = place.draft()
+    with draft.change() as change:
+        change.put(1, [1], [1])
+        change.commit(IndexState(1))
+    draft.close()
+    (tmp_path / "index.draft" / "data.mdb").write_bytes(b"half made")
+    assert isinstance(place.open(), NoIndex)
+
+    index = made(place)
+    assert list(index.ledgers()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
+    index.close()
+
+
+def test_killed_between_the_two_renames_there_is_no_index_and_all_is_kept(
+    place: LmdbPlace, data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "index").rename(tmp_path / "index.damaged")
+    assert isinstance(place.open(), NoIndex)
+
+    made(place).close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "index.damaged"]
+    (tmp_path / "index").rename(tmp_path / "other")
+    (tmp_path / "index.damaged").rename(tmp_path / "index")
+    old = opened(place)
+    assert old.count(1) == 2000
+    old.close()
+
+
+class NotingDirectory(PosixDirectory):
+    """Notes in which order names are changed and synced."""
+
+    def __init__(self, path: str | os.PathLike[str], noted: list[str]) -> None:
+        super().__init__(path)
+        self._noted = noted
+
+    def directory(self, name: str) -> Directory:
+        return NotingDirectory(self._path / name, self._noted)
+
+    def rename(self, old: str, new: str) -> None:
+        super().rename(old, new)
+        self._noted.append(f"rename {old} {new}")
+
+    def sync(self) -> None:
+        super().sync()
+        self._noted.append(f"sync {self._path.name}")
+
+
+def note(monkeypatch: pytest.MonkeyPatch, verb: str, noted: list[str]) -> None:
+    """Notes each call of a verb of the environment."""
+    does = getattr(LmdbEnvironment, verb)
+
+    def noting(environment: LmdbEnvironment) -> None:
+        noted.append(verb)
+        does(environment)
+
+    monkeypatch.setattr(LmdbEnvironment, verb, noting)
+
+
+def test_a_draft_s_names_are_durable_before_it_is_renamed_and_the_index_s_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[str] = []
+    ledgers = tmp_path / "ledgers"
+    ledgers.mkdir()
+    note(monkeypatch, "sync", noted)
+    note(monkeypatch, "close", noted)
+    place = LmdbPlace(NotingDirectory(ledgers, noted), ledgers, MAP_SIZE)
+
+    index = made(place)
+    made_in_order = ["sync", "close", "sync index.draft", "rename index.draft index", "sync ledgers"]
+    assert noted == made_in_order
+
+    noted.clear()
+    index.sync()
+    assert noted == ["sync", "sync index", "sync ledgers"]
+
+    noted.clear()
+    index.close()
+    made(place).close()
+    aside = made_in_order.index("rename index.draft index")
+    made_in_order.insert(aside, "rename index index.damaged")
+    assert noted == ["close", *made_in_order, "close"]
+
+
+def test_every_commit_is_synced_and_the_map_is_read_only(index: LmdbIndex) -> None:
+    environment = inner(index)
+    assert environment.flags()["sync"]
+    assert environment.flags()["metasync"]
+    assert not environment.flags()["writemap"]
+    assert environment.flags()["lock"]
+
+
+# ── other processes ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def run(program: str, *arguments: str | Path, **environment: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    ).stdout
+
+
+class Child:
+    """Another process; killed at the end."""
+
+    def __init__(self, program: str, *arguments: str | Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, text=True
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.communicate()
+
+
+@pytest.fixture
+def children() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+COMMITTING = """
+import sys
+from itertools import count
+from storage.index_state import IndexState
+from storage.lmdb_index import LmdbPlace
+from storage.posix_files import PosixDirectory
+
+index = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1], 1 << 20).open()
+for generation in count(1):
+    with index.change() as change:
+        for ledger_id in range(3):
+            change.put(ledger_id, range(500 * generation), [generation] * 500 * generation)
+        change.commit(IndexState(generation))
+    print(generation, flush=True)
+"""
+
+
+@pytest.mark.parametrize("acknowledged", [1, 7, 20])
+def test_a_killed_process_leaves_whole_changes(
+    place: LmdbPlace, index: LmdbIndex, tmp_path: Path, children: ExitStack, acknowledged: int
+) -> None:
+    index.close()
+    child = Child(COMMITTING, tmp_path)
+    children.callback(child.kill)
+    while int(child.line()) < acknowledged:
+        pass
+    child.kill()
+
+    again = opened(place)
+    generation = again.state().generation
+    assert generation >= acknowledged
+    for ledger_id in range(3):
+        assert again.places(ledger_id, 0, 1 << 20) == [(one, generation) for one in range(500 * generation)]
+    again.sync()
+    fill(again, generation + 1)
+    again.close()
+
+
+READING = """
+import sys
+from storage.lmdb_index import LmdbPlace
+from storage.posix_files import PosixDirectory
+
+index = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1]).open()
+with index._environment.reading() as cursor:
+    print(index.find(1, 5), flush=True)
+    sys.stdin.read() if len(sys.argv) < 3 else None
+print(index.find(1, 5), flush=True)
+"""
+
+
+def test_another_process_reads_beside_the_store(index: LmdbIndex, tmp_path: Path) -> None:
+    fill(index, 9)
+    assert run(READING, tmp_path, "at once").split() == ["9", "9"]
+
+
+def test_a_reader_that_was_killed_keeps_no_page_from_being_used_again(
+    index: LmdbIndex, tmp_path: Path, children: ExitStack
+) -> None:
+    fill(index, 1, 100)
+    child = Child(READING, tmp_path)
+    children.callback(child.kill)
+    assert child.line() == "1"
+    assert str(child.process.pid) in inner(index).readers()
+    child.kill()
+    assert str(child.process.pid) in inner(index).readers()
+
+    fill(index, 2, 100)
+    assert str(child.process.pid) not in inner(index).readers()
+
+
+TOO_LARGE = """
+import resource, sys
+from storage.index_state import IndexState
+from storage.lmdb_index import LmdbPlace
+from storage.posix_files import PosixDirectory
+
+index = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1]).open()
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    with index.change() as change:
+        change.put(1, range(200_000), [7] * 200_000)
+        change.commit(IndexState(7))
+except OSError as error:
+    print(error.errno)
+print(index.state().generation, index.count(1))
+index.close()
+"""
+
+
+def test_a_commit_that_the_system_refuses_is_its_error_and_changes_nothing(
+    place: LmdbPlace, index: LmdbIndex, tmp_path: Path
+) -> None:
+    fill(index, 1, 100)
+    index.close()
+    # Of a write that the system has cut short LMDB does not say why.
+    assert run(TOO_LARGE, tmp_path).split() in ([str(one), "1", "100"] for one in (errno.EFBIG, errno.EIO))
+
+    again = opened(place)
+    assert again.count(1) == 100
+    again.close()
+
+
+MADE = """
+import sys
+from storage.index_state import IndexState
+from storage.lmdb_index import LmdbPlace
+from storage.posix_files import PosixDirectory
+
+draft = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1]).draft()
+with draft.change() as change:
+    change.commit(IndexState(4))
+draft.publish().close()
+"""
+
+
+def test_an_index_has_the_format_we_read_whatever_lmdb_prefers(place: LmdbPlace, tmp_path: Path) -> None:
+    run(MADE, tmp_path, LMDB_DEFAULT_LIB_VERSION="1")
+    index = opened(place)
+    assert index.state().generation == 4
+    index.close()
+
+
+# ── changes ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_change_is_over_after_its_commit(index: LmdbIndex) -> None:
+    with index.change() as change:
+        change.commit(IndexState(1))
+        with pytest.raises(AssertionError, match="over"):
+            change.put(1, [0], [1])
+        with pytest.raises(AssertionError, match="over"):
+            change.commit(IndexState(2))
+    assert index.state() == IndexState(1)
+
+
+def test_overwriting_everything_again_and_again_takes_bounded_space(place: LmdbPlace, data: Path) -> None:
+    index = opened(place)
+    sizes = []
+    for generation in range(1, 25):
+        fill(index, generation, 1000)
+        sizes.append(data.stat().st_size)
+    index.close()
+    assert sizes[-1] < sizes[7] * 1.2

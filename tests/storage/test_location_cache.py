@@ -1,0 +1,270 @@
+"""The cache in front of the index: what it remembers, and that it never answers with what was before."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from file_index import Content, FileIndex, FileIndexPlace
+
+from recovery.crashlab import SimulatedDisk
+from storage.index_state import IndexState
+from storage.location_cache import BLOCK_ENTRIES, BLOCK_SIZE, LocationCache
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable, Iterator
+
+LEDGER = 3
+
+
+class AskedIndex(FileIndex):
+    """Counts what it is asked; `before_answer` happens when it knows the places of a block but has not told."""
+
+    def __init__(self) -> None:
+        super().__init__(FileIndexPlace(SimulatedDisk().root()), Content())
+        self.found: list[tuple[int, int]] = []
+        self.blocks: list[tuple[int, int]] = []
+        self.before_answer: Callable[[], None] = lambda: None
+
+    def find(self, ledger_id: int, entry_id: int) -> int | None:
+        self.found.append((ledger_id, entry_id))
+        return super().find(ledger_id, entry_id)
+
+    def places(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
+        self.blocks.append((ledger_id, first))
+        answer = super().places(ledger_id, first, count)
+        self.before_answer()
+        return answer
+
+    def put(self, ledger_id: int, places: dict[int, int]) -> None:
+        with self.change() as change:
+            change.put(ledger_id, sorted(places), [places[entry_id] for entry_id in sorted(places)])
+            change.commit(IndexState())
+
+
+@pytest.fixture
+def index() -> AskedIndex:
+    index = AskedIndex()
+    index.put(LEDGER, {entry_id: 100 + entry_id for entry_id in range(3000)})
+    return index
+
+
+def cache_of(index: AskedIndex, blocks: int = 8) -> LocationCache:
+    return LocationCache(index, blocks * BLOCK_SIZE)
+
+
+def warm(cache: LocationCache, *numbers: int, ledger_id: int = LEDGER) -> None:
+    """Brings these blocks into the cache."""
+    for number in numbers:
+        for _ in range(2):
+            cache.find(ledger_id, number * BLOCK_ENTRIES)
+
+
+# ── what it remembers ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_second_look_up_in_a_block_brings_the_whole_block(index: AskedIndex) -> None:
+    cache = cache_of(index)
+    assert cache.find(LEDGER, 5) == 105
+    assert index.blocks == []
+    assert cache.find(LEDGER, 900) == 1000
+    assert index.blocks == [(LEDGER, 0)]
+
+    asked = len(index.found)
+    assert [cache.find(LEDGER, entry_id) for entry_id in range(BLOCK_ENTRIES)] == list(range(100, 1124))
+    assert len(index.found) == asked
+    assert len(index.blocks) == 1
+
+
+def test_blocks_and_ledgers_are_told_apart(index: AskedIndex) -> None:
+    index.put(LEDGER + 1, {0: 9, 1024: 8})
+    cache = cache_of(index)
+    warm(cache, 0, 1)
+    warm(cache, 0, 1, ledger_id=LEDGER + 1)
+
+    assert index.blocks == [(LEDGER, 0), (LEDGER, 1024), (LEDGER + 1, 0), (LEDGER + 1, 1024)]
+    assert [cache.find(LEDGER, entry_id) for entry_id in (0, 1023, 1024, 2047)] == [100, 1123, 1124, 2147]
+    assert [cache.find(LEDGER + 1, entry_id) for entry_id in (0, 1, 1024)] == [9, None, 8]
+
+
+def test_what_a_block_does_not_know_the_index_is_asked(index: AskedIndex) -> None:
+    index.put(7, {0: 10, 5: 15})
+    cache = cache_of(index)
+    warm(cache, 0, ledger_id=7)
+    index.found.clear()
+
+    assert cache.find(7, 5) == 15
+    assert index.found == []
+    assert cache.find(7, 3) is None
+    assert index.found == [(7, 3)]
+    index.put(7, {3: 13})
+    assert cache.find(7, 3) == 13
+
+
+def test_entries_behind_a_block_s_end_are_not_in_it(index: AskedIndex) -> None:
+    index.put(7, {1023: 1, 1024: 2, 2048: 3, 5000: 4})
+    cache = cache_of(index)
+    for _ in range(2):
+        cache.find(7, 1023)
+
+    assert [cache.find(7, entry_id) for entry_id in (0, 1023)] == [None, 1]
+    assert index.blocks == [(7, 0)]
+
+
+def test_entries_that_are_not_there_bring_no_block(index: AskedIndex) -> None:
+    cache = cache_of(index)
+    for _ in range(3):
+        assert cache.find(99, 0) is None
+    assert index.blocks == []
+
+
+def test_the_largest_entry_id(index: AskedIndex) -> None:
+    index.put(7, {2**63 - 1: 1})
+    cache = cache_of(index)
+    assert [cache.find(7, 2**63 - 1) for _ in range(3)] == [1, 1, 1]
+    assert len(index.found) == 2
+
+
+# ── its bound ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_block_that_was_not_used_for_the_longest_time_goes(index: AskedIndex) -> None:
+    cache = cache_of(index, blocks=2)
+    warm(cache, 0, 1)
+    cache.find(LEDGER, 7)
+    warm(cache, 2)
+    index.found.clear()
+
+    cache.find(LEDGER, 8)
+    cache.find(LEDGER, 2050)
+    assert index.found == []
+    cache.find(LEDGER, 1030)
+    assert index.found == [(LEDGER, 1030)]
+
+
+def test_it_never_holds_more_blocks_than_fit(index: AskedIndex) -> None:
+    cache = cache_of(index, blocks=3)
+    dice = Random(1)
+    index.put(8, {entry_id * 700: 5 for entry_id in range(40)})
+    for _ in range(500):
+        cache.find(8, 700 * dice.randrange(40))
+        assert len(cache._blocks) <= 3
+        assert len(cache._looked_up) <= 3
+    assert len(cache._blocks) == 3
+
+
+def test_with_no_room_for_a_block_the_index_is_asked_each_time(index: AskedIndex) -> None:
+    cache = LocationCache(index, BLOCK_SIZE - 1)
+    assert [cache.find(LEDGER, 5) for _ in range(4)] == [105] * 4
+    assert len(index.found) == 4
+    assert index.blocks == []
+
+
+def test_a_block_takes_no_more_memory_than_is_counted_for_it(index: AskedIndex) -> None:
+    cache = cache_of(index)
+    warm(cache, 0)
+    ((key, places),) = cache._blocks.items()
+    parts = [places.__sizeof__(), key.__sizeof__(), *(number.__sizeof__() for number in key)]
+    assert sum(parts) + 200 <= BLOCK_SIZE
+
+
+# ── what it forgets ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_of_a_forgotten_ledger_nothing_old_is_told(index: AskedIndex) -> None:
+    cache = cache_of(index)
+    warm(cache, 0, 1)
+    index.put(LEDGER, {5: 9, 1030: 8})
+    cache.forget({LEDGER})
+
+    assert [cache.find(LEDGER, entry_id) for entry_id in (5, 1030)] == [9, 8]
+
+
+def test_other_ledgers_are_not_forgotten(index: AskedIndex) -> None:
+    index.put(7, {0: 10})
+    cache = cache_of(index)
+    warm(cache, 0)
+    warm(cache, 0, ledger_id=7)
+    cache.forget([LEDGER, 12])
+    index.found.clear()
+
+    assert cache.find(7, 0) == 10
+    assert index.found == []
+
+
+def test_who_fills_a_block_with_what_was_before_a_commit_tells_nobody(index: AskedIndex) -> None:
+    cache = cache_of(index)
+    cache.find(LEDGER, 5)
+
+    def checkpoint() -> None:
+        index.before_answer = lambda: None
+        index.put(LEDGER, {5: 9})
+        cache.forget({LEDGER})
+
+    index.before_answer = checkpoint
+    assert cache.find(LEDGER, 5) == 105  # begun before the commit
+    assert cache.find(LEDGER, 5) == 9
+    warm(cache, 0)
+    assert cache.find(LEDGER, 5) == 9
+
+
+def test_who_fills_a_block_after_the_dict_was_replaced_is_heard(index: AskedIndex) -> None:
+    cache = cache_of(index)
+    cache.forget({LEDGER})
+    warm(cache, 0)
+    index.found.clear()
+    assert cache.find(LEDGER, 5) == 105
+    assert index.found == []
+
+
+def test_a_block_that_another_thread_pushes_out_is_no_trouble(index: AskedIndex) -> None:
+    class Emptied(OrderedDict[tuple[int, int], "array[int]"]):
+        def move_to_end(self, key: tuple[int, int], last: bool = True) -> None:
+            self.clear()
+            super().move_to_end(key, last)
+
+        def popitem(self, last: bool = True) -> tuple[tuple[int, int], array[int]]:
+            self.clear()
+            return super().popitem(last)
+
+    cache = cache_of(index, blocks=1)
+    cache._blocks = Emptied()
+    warm(cache, 0)
+    assert cache.find(LEDGER, 5) == 105
+    warm(cache, 0, 1)
+    assert cache.find(LEDGER, 1030) == 1130
+
+
+def test_a_reader_that_changes_the_order_does_not_disturb_forgetting(index: AskedIndex) -> None:
+    class Disturbed(OrderedDict[tuple[int, int], "array[int]"]):
+        disturbed = 0
+
+        def __iter__(self) -> Iterator[tuple[int, int]]:
+            self.disturbed += 1
+            if self.disturbed == 1:
+                raise RuntimeError("OrderedDict mutated during iteration")
+            return super().__iter__()
+
+        def items(self) -> Any:
+            return [(key, self[key]) for key in self]
+
+    cache = cache_of(index)
+    warm(cache, 0)
+    cache._blocks = Disturbed(cache._blocks)
+    index.put(LEDGER, {5: 9})
+    cache.forget({LEDGER})
+    assert cache.find(LEDGER, 5) == 9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_happens_it_says_what_the_index_says(index: AskedIndex, seed: int) -> None:
+    dice, cache = Random(seed), cache_of(index, blocks=2)
+    for _ in range(2000):
+        if dice.random() < 0.01:
+            index.put(LEDGER, {dice.randrange(4000): dice.randint(1, 10**9) for _ in range(5)})
+            cache.forget({LEDGER})
+        entry_id = dice.randrange(4000)
+        assert cache.find(LEDGER, entry_id) == FileIndex.find(index, LEDGER, entry_id)

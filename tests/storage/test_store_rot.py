@@ -1,0 +1,334 @@
+"""Bytes that rot, and an index that is damaged, old or gone: what a store that is opened makes of them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from stepped import JOURNAL, LEDGERS, SMALL, Site, payloads
+
+from recovery import open_store
+from storage.config import StoreConfig
+from storage.errors import CorruptionError, EntryUnreadable, NoSuchEntry
+from storage.report import IndexFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from storage.entry import Entry
+    from storage.store import Ledger, Store
+
+# ── in a journal ─────────────────────────────────────────────────────────────────────────────────────────
+
+TEXTS = [b"one " * 30, b"two " * 30, b"three " * 30]
+
+
+def journaled() -> Site:
+    """Three groups and one that vouches for them, in one journal."""
+    site = Site()
+    store = site.open()
+    for text in TEXTS:
+        store.ledger(1).append(text)
+    store._committer.seal()
+    site.disk.kill()
+    return site
+
+
+SITE = journaled()
+NAME = SITE.names(JOURNAL, ".txn")[0]
+IMAGE = SITE.bytes_of(f"{JOURNAL}/{NAME}")
+VOUCHED = range(4096, 4 * 4096)
+
+
+def used(offset: int) -> bool:
+    """Whether a byte is not the middle of a long padding."""
+    return any(IMAGE[offset - 8 : offset + 8])
+
+
+@pytest.mark.parametrize("offset", [offset for offset in VOUCHED if used(offset)][::5])
+def test_a_flipped_bit_in_what_is_vouched_for_is_refused_with_its_place(offset: int) -> None:
+    site = Site(disk=SITE.disk.copy())
+    site.flip(f"{JOURNAL}/{NAME}", offset)
+    before = site.disk.image()
+    with pytest.raises(CorruptionError) as caught:
+        site.open()
+    assert caught.value.file == NAME
+    # The end of what is sound: in the group that is damaged, or behind the header in front of the first one.
+    assert offset - 8192 < caught.value.offset <= offset
+    assert site.disk.image() == before
+    site.flip(f"{JOURNAL}/{NAME}", offset)
+    assert payloads(site.after_kill(), 1) == TEXTS
+
+
+@pytest.mark.parametrize("offset", [*range(4096, 4096 + 300, 7), *range(8192 - 80, 8192, 7)])
+def test_a_flipped_bit_in_the_last_group_is_a_torn_tail_and_kept_aside(offset: int) -> None:
+    site = Site()
+    site.open().ledger(1).append(TEXTS[0])
+    site.disk.kill()
+    site.flip(f"{JOURNAL}/{NAME}", offset)
+    journal = site.bytes_of(f"{JOURNAL}/{NAME}")
+    store = site.open()
+    # A record whose digest is right is kept, with or without its seal.
+    found = payloads(store, 1) if store.ledgers() else []
+    assert found in ([], TEXTS[:1])
+    assert len(store.opened.torn) == 1
+    torn = store.opened.torn[0]
+    assert torn.saved_as is not None
+    assert site.bytes_of(torn.saved_as) == journal[torn.offset : 8192]
+    assert store.ledger(1).append(b"on") == len(found)
+
+
+def test_rot_before_the_mark_is_nobody_s_business() -> None:
+    site = Site(replace(SMALL, journal_max_backups=5))
+    store = site.open()
+    for text in TEXTS:
+        store.ledger(1).append(text)
+    site.checkpoint(store)
+    store.ledger(1).append(b"behind the mark")
+    site.disk.kill()
+    for offset in (4100, 4200, 8192 + 60):
+        site.flip(f"{JOURNAL}/{NAME}", offset)
+    assert payloads(site.open(), 1) == [*TEXTS, b"behind the mark"]
+
+
+# ── in an entry log ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def logged() -> Site:
+    site = Site()
+    store = site.open()
+    for text in TEXTS:
+        store.ledger(1).append(text)
+    site.checkpoint(store)
+    site.disk.kill()
+    return site
+
+
+LOGGED = logged()
+PLACE = LOGGED.bytes_of(f"{LEDGERS}/0.log").index(TEXTS[1]) - 40
+RECORD = range(PLACE, PLACE + 40 + len(TEXTS[1]))
+
+
+@pytest.mark.parametrize("number", range(len(RECORD)))
+def test_a_flipped_bit_in_a_log_is_of_one_entry_and_its_neighbours_are_fine(number: int) -> None:
+    site = Site(disk=LOGGED.disk.copy())
+    site.flip(f"{LEDGERS}/0.log", RECORD[number])
+    store = site.open()
+    ledger = store.ledger(1)
+    with pytest.raises(EntryUnreadable) as caught:
+        ledger.read(1)
+    assert (caught.value.ledger_id, caught.value.entry_id) == (1, 1)
+    assert (caught.value.file, caught.value.offset) == ("0.log", PLACE)
+    assert [ledger.read(0).payload, ledger.read(2).payload] == [TEXTS[0], TEXTS[2]]
+    assert ledger.append(b"writing goes on") == 3
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 63, 64, 65, 500, 998, 999])
+def test_sequential_reading_stops_right_at_the_damage(damaged: int) -> None:
+    site = Site(replace(SMALL, memtable_size_max=8 << 20))
+    store = site.open()
+    texts = [b"%7d" % number * 100 for number in range(1000)]
+    store.ledger(1).append_many(texts)
+    site.checkpoint(store)
+    log = f"{LEDGERS}/0.log"
+    site.flip(log, site.bytes_of(log).index(texts[damaged]) + 350)
+    ledger = site.after_kill().ledger(1)
+    found = ledger.entries()
+    assert [next(found).payload for _ in range(damaged)] == texts[:damaged]
+    with pytest.raises(EntryUnreadable) as caught:
+        next(found)
+    assert caught.value.entry_id == damaged
+    if damaged < 999:
+        assert list(ledger.payloads(damaged + 1)) == texts[damaged + 1 :]
+
+
+def test_a_ledger_whose_last_entry_is_damaged_is_read_and_takes_no_append_that_could_be_wrong() -> None:
+    # What an append carries on from, the ledger's length, stands in the damaged entry.
+    site = Site(disk=LOGGED.disk.copy())
+    log = f"{LEDGERS}/0.log"
+    site.flip(log, site.bytes_of(log).index(TEXTS[2]))
+    store = site.open()
+    assert store.ledger(1).last_entry_id == 2
+    assert store.ledger(1).read(1).payload == TEXTS[1]
+    with pytest.raises(EntryUnreadable, match="entry 2 of ledger 1"):
+        store.ledger(1).append(b"more")
+    assert store.ledger(2).append(b"another ledger") == 0
+
+
+# ── the index, in its real form ──────────────────────────────────────────────────────────────────────────
+
+QUIET = StoreConfig(
+    checkpoint_interval_s=None,
+    idle_seal_s=None,
+    entry_size_max=8 << 10,
+    group_size_max=64 << 10,
+    journal_size=1 << 20,
+    entry_log_size_max=8192,
+    index_size_max=16 << 20,
+)
+
+
+def fill(store: Store) -> None:
+    """Ledgers over several logs, one with a gap, one with an entry in two logs, one still in a journal."""
+    for number in range(3):
+        store.ledger(number).append_many([b"%d-%d" % (number, at) * 50 for at in range(40)])
+        store.checkpoint()
+    last = store.ledger(1).read(39)
+    store.add(replace(last, entry_id=45))
+    store.add(replace(last, entry_id=20, payload=b"added again"))
+    store.checkpoint()
+    store.ledger(2).append(b"journaled")
+
+
+def content(store: Store) -> dict[int, list[Entry | None]]:
+    """Everything that can be read, one by one, and where there is nothing."""
+    return {number: [_entry(store.ledger(number), at) for at in range(50)] for number in store.ledgers()}
+
+
+def _entry(ledger: Ledger, number: int) -> Entry | None:
+    try:
+        return ledger.read(number)
+    except NoSuchEntry:
+        return None
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store as a killed process leaves it."""
+    with open_store(tmp_path / "live", QUIET) as store:
+        fill(store)
+        shutil.copytree(tmp_path / "live", tmp_path / "store")
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def expected(path: Path, tmp_path: Path) -> dict[int, list[Entry | None]]:
+    shutil.copytree(path, tmp_path / "good")
+    with open_store(tmp_path / "good", QUIET) as store:
+        assert store.opened.index is IndexFound.GOOD
+        found = content(store)
+    assert sorted(found) == [0, 1, 2]
+    assert [len([one for one in entries if one]) for entries in found.values()] == [40, 41, 41]
+    return found
+
+
+def index_of(path: Path) -> Path:
+    return path / LEDGERS / "index"
+
+
+def data_of(path: Path) -> Path:
+    return index_of(path) / "data.mdb"
+
+
+def cut(path: Path, size: int) -> None:
+    data_of(path).write_bytes(data_of(path).read_bytes()[:size])
+
+
+def empty(path: Path) -> None:
+    for one in index_of(path).iterdir():
+        one.unlink()
+
+
+def replace_by_a_file(path: Path) -> None:
+    shutil.rmtree(index_of(path))
+    index_of(path).write_bytes(b"?")
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: shutil.rmtree(index_of(path)),
+    "an empty directory": empty,
+    "a file in its place": replace_by_a_file,
+    "an empty file": lambda path: cut(path, 0),
+    "a file cut in its first page": lambda path: cut(path, 100),
+    "a file cut behind two pages": lambda path: cut(path, 8192),
+    "a file cut in its last page": lambda path: cut(path, data_of(path).stat().st_size - 1),
+    "zeros": lambda path: data_of(path).write_bytes(bytes(data_of(path).stat().st_size)),
+    "something else": lambda path: data_of(path).write_bytes(b"no index " * 9000),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_index_that_is_damaged_or_gone_is_made_again_and_reads_are_identical(
+    path: Path, expected: dict[int, list[Entry | None]], damage: str
+) -> None:
+    DAMAGES[damage](path)
+    with open_store(path, QUIET) as store:
+        assert store.opened.index is IndexFound.REBUILT
+        assert content(store) == expected
+        store.ledger(2).append(b"and on")
+        store.checkpoint()
+    with open_store(path, QUIET) as store:
+        assert store.opened.index is IndexFound.GOOD
+        assert store.ledger(2).read(41).payload == b"and on"
+
+
+def test_an_index_that_is_older_than_the_mark_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_store(path, QUIET) as store:
+        store.ledger(1).append_many([b"old"] * 10)
+    shutil.copytree(index_of(path), tmp_path / "old index")
+    with open_store(path, QUIET) as store:
+        store.ledger(1).append_many([b"new"] * 10)
+    shutil.rmtree(index_of(path))
+    shutil.copytree(tmp_path / "old index", index_of(path))
+    with open_store(path, QUIET) as store:
+        assert store.opened.index is IndexFound.REBUILT
+        assert list(store.ledger(1).payloads()) == [b"old"] * 10 + [b"new"] * 10
+
+
+@pytest.mark.parametrize("damage", ["older", "cut", "flipped"])
+def test_a_mark_that_is_older_than_the_index_or_damaged_is_taken_from_it(tmp_path: Path, damage: str) -> None:
+    path, mark = tmp_path / "store", tmp_path / "store" / LEDGERS / "lastMark"
+    with open_store(path, replace(QUIET, journal_max_backups=9)) as store:
+        store.ledger(1).append_many([b"old"] * 10)
+    old = mark.read_bytes()
+    with open_store(path, replace(QUIET, journal_max_backups=9)) as store:
+        store.ledger(1).append_many([b"new"] * 10)
+    new = mark.read_bytes()
+    mark.write_bytes({"older": old, "cut": new[:40], "flipped": new[:9] + b"\x55" + new[10:]}[damage])
+    with open_store(path, QUIET) as store:
+        assert store.opened.index is IndexFound.AHEAD
+        assert store.opened.records_replayed == 0
+        assert list(store.ledger(1).payloads()) == [b"old"] * 10 + [b"new"] * 10
+
+
+def test_without_mark_and_index_nothing_is_guessed(path: Path) -> None:
+    (path / LEDGERS / "lastMark").write_bytes(b"?" * 68)
+    shutil.rmtree(index_of(path))
+    with pytest.raises(CorruptionError, match="the index cannot stand in for it"):
+        open_store(path, QUIET)
+
+
+@pytest.mark.parametrize("lost", ["missing", "short"])
+def test_without_its_index_a_lost_last_log_is_still_missed(path: Path, lost: str) -> None:
+    shutil.rmtree(index_of(path))
+    logs = (path / LEDGERS).glob("*.log")
+    last = max(logs, key=lambda one: int(one.stem, 16))
+    data = last.read_bytes()
+    last.unlink()
+    if lost == "short":
+        last.write_bytes(data[:4100])
+    for _ in range(2):
+        with pytest.raises(CorruptionError) as caught:
+            open_store(path, QUIET)
+        assert (caught.value.file, caught.value.finding) == (last.name, "ELG-005")
+
+
+def test_without_its_index_a_rotten_length_takes_one_entry_and_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_store(path, replace(QUIET, entry_log_size_max=1 << 20)) as store:
+        store.ledger(1).append_many(TEXTS)
+    log = path / LEDGERS / "0.log"
+    data = bytearray(log.read_bytes())
+    data[data.index(TEXTS[1]) - 38] ^= 0x40
+    log.write_bytes(data)
+    shutil.rmtree(index_of(path))
+    with open_store(path, QUIET) as store:
+        ledger = store.ledger(1)
+        assert any("0.log@" in finding for finding in store.opened.findings)
+        assert [ledger.read(0).payload, ledger.read(2).payload] == [TEXTS[0], TEXTS[2]]
+        with pytest.raises(EntryUnreadable):
+            ledger.read(1)
