@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from storage.files import Directory
     from storage.index import Index, IndexPlace
 
+_OURS = frozenset(
+    {filenames.LOCK, filenames.JOURNAL_DIRECTORY, filenames.LEDGER_DIRECTORY, filenames.QUARANTINE}
+)
 _HOST = "ledgerstore:0"
 _DATA = frozenset({FileKind.JOURNAL, FileKind.ENTRY_LOG, FileKind.LEDGER_ROWS, FileKind.COMPACTED_LOG})
 
@@ -60,8 +63,9 @@ def check_may_be_a_store(layout: Layout) -> None:
     """Raises before anything is made in a directory that holds something else."""
     root = layout.root
     names = set(root.names())
-    if names and not names & {filenames.LOCK, filenames.JOURNAL_DIRECTORY, filenames.LEDGER_DIRECTORY}:
-        raise NotAStore(root.path, f"it holds {', '.join(sorted(names)[:3])}")
+    strange = sorted(names - _OURS)
+    if strange and all(isinstance(cookie.load(one), NoCookie) for one in (layout.journal, layout.ledgers)):
+        raise NotAStore(root.path, f"it holds {', '.join(strange[:3])}")
     # Nobody has locked it yet: if it is a bookie's, not even the lock may be made in it.
     if filenames.LOCK not in names and not isinstance(lastmark.load(layout.ledgers), NoMark):
         load_mark(layout)

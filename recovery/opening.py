@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from storage.codec.mark import Mark
     from storage.files import Directory
     from storage.index import Index, IndexPlace
+    from storage.index_state import IndexState
     from storage.worker import Hire
 
 JOURNALS_MAX = 3
@@ -130,6 +131,8 @@ class Opening:
             torn = tuple(save_torn_tails(replay.verdict, self._layout.journal, self._layout.quarantine))
             parts = self._assemble(index, store_id, replay, _newest_named(mark))
             held.callback(parts.reading.close)
+            held.callback(parts.journals.close)
+            held.callback(parts.logs.abandon)
             replayed = _Replaying(replay, parts, self._progress)
             replayed.run()
             self._write_again(replayed.carried, parts)
@@ -170,7 +173,7 @@ class Opening:
             return self._rebuild(mark, store_id, index, held)
         held.callback(index.close)
         state = index.state()
-        if mark is not None and _generation(mark) > state.generation:
+        if mark is not None and not _may_be_of(mark, state):
             index.close()
             return self._rebuild(mark, store_id, NoIndex(), held)
         check_logs(self._layout.ledgers, state)
@@ -291,7 +294,10 @@ class _Replaying:
             elif batch.ends_group:
                 # Only at the end of a group can a later replay begin; only what is proven may it pass over.
                 table.covers_until = replayed.end
-            if table.size >= self._parts.config.memtable_size_max:
+            # Of a group that nothing proves, all of it or nothing: until it is written again a power cut may
+            # take the journal's copy, and what was checkpointed would be half of what was added at once.
+            is_whole = replayed.is_proven or batch.ends_group
+            if is_whole and table.size >= self._parts.config.memtable_size_max:
                 self._checkpoint()
             self._progress(ReplayProgress(min(self.size, total), total, self.records))
         # Behind the last record there may be empty groups: they are passed over too.
@@ -314,6 +320,16 @@ def _check_finished(parts: Parts) -> None:
 
 def _newest_named(mark: Mark | None) -> int:
     return 0 if mark is None or mark.trailer is None else mark.trailer.newest_journal
+
+
+def _may_be_of(mark: Mark, state: IndexState) -> bool:
+    """Whether an index in this state can have been committed before the mark was stored, or right behind it.
+
+    One of the same generation says the same; else it is of another past, as a copy brings one back.
+    """
+    if _generation(mark) != state.generation:
+        return _generation(mark) < state.generation
+    return mark == mark_of(state, _newest_named(mark))
 
 
 def _generation(mark: Mark) -> int:

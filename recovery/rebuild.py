@@ -82,8 +82,7 @@ class _LogIndexing:
         self._count = 0
 
     def run(self) -> int:
-        """Where the log's sound content ends, at most where it was known to end."""
-        end = codec.HEADER_SIZE
+        """Up to where the log is known to be durable."""
         for item in entrylog_scan.items(self._reader):
             if isinstance(item, EndOfData | Torn | Damaged):
                 self._stopped(item)
@@ -92,9 +91,10 @@ class _LogIndexing:
             if self._end is not None and start >= self._end:
                 break
             self._take(item)
-            end = item.end
         self._flush()
-        return end if self._end is None else self._end
+        # What was only read is not known to be durable: behind a power cut the log may end before it, and a
+        # store that has lost nothing would be refused.
+        return codec.HEADER_SIZE if self._end is None else self._end
 
     def _take(self, item: entrylog_scan.Found) -> None:
         if isinstance(item, Hole):

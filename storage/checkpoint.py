@@ -8,6 +8,7 @@ made again with the same table and new files. A file that has met an error is ne
 from __future__ import annotations
 
 import errno
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 SYNC_STEP = 1 << 20
 """Bytes between two syncs of an entry log: a single large one would make the journal's syncs wait for it."""
 
+_ALONE = 64 << 20
+"""The same where nobody adds meanwhile, so that nothing waits."""
+
+_LOG = logging.getLogger(__name__)
 _WRITE_STEP = 256 << 10
 _ATTEMPTS = 3
 _RETRY_S = 1.0
@@ -70,7 +75,10 @@ class Checkpointer:
         """Why the checkpoint under way cannot go on for now: there is no space."""
         self._requested = 0
         self._finished = 0
+        self._answers = 0
+        """Who has asked up to here is answered by the checkpoint under way."""
         self._attempts = 0
+        self._sync_step = SYNC_STEP
         self._committer = committer
         self._slot = slot
         self._logs = logs
@@ -91,7 +99,7 @@ class Checkpointer:
 
     def request(self) -> int:
         """Asks that everything added so far be checkpointed; the number to wait for."""
-        self._requested = self._finished + 2  # one may be under way, with an older table
+        self._requested += 1
         return self._requested
 
     def wait_for(self, number: int) -> None:
@@ -121,11 +129,16 @@ class Checkpointer:
 
     def _begin(self) -> bool:
         """Whether there is a table to write; a request alone freezes one."""
-        if self.needs_turn:
-            self._committer.freeze()
+        requested = self._requested
+        if self._slot.tables.frozen is None:
+            # As it was before the table is frozen: who asks behind that may have added something behind it.
+            # And of a table that was frozen already nobody knows who has asked before.
+            self._answers = requested
+            if self.needs_turn:
+                self._committer.freeze()
         frozen = self._slot.tables.frozen
         if frozen is None:
-            self._finished = self._requested  # nothing was added since
+            self._finished = self._answers  # nothing was added before
             return False
         self._running = self._checkpoint(frozen)
         return True
@@ -134,14 +147,19 @@ class Checkpointer:
         self._running = None
         self._attempts = 0
         self.hindrance = None
-        self._finished += 1
+        self._finished = self._answers
         self.done.notify()
 
     def finish(self) -> None:
-        """Checkpoints everything that was added, in the calling thread, unless the disk is full."""
+        """Checkpoints everything that was added, in the calling thread, unless the disk is full.
+
+        For who opens or closes the store: nothing is added meanwhile.
+        """
         self.request()
+        self._sync_step = _ALONE
         while self.step() == AT_ONCE:
             pass
+        self._sync_step = SYNC_STEP
 
     # ── the order ────────────────────────────────────────────────────────────────────────────────────
 
@@ -159,7 +177,14 @@ class Checkpointer:
         self._committer.thaw()
         yield AT_ONCE
         # 5. The journals before the mark are of no more use.
-        journals.trim(self._journal_directory, self.state.mark.journal_id, self._journal_backups)
+        self._trim()
+
+    def _trim(self) -> None:
+        try:
+            journals.trim(self._journal_directory, self.state.mark.journal_id, self._journal_backups)
+        except OSError as error:
+            # A journal that stays costs space and nothing else; the next checkpoint tries again.
+            _LOG.warning("journals before %s were not removed: %s", self.state.mark, error)
 
     def _write_logs(self, frozen: Memtable) -> Generator[Pause, None, list[Places]]:
         while True:
@@ -181,7 +206,7 @@ class Checkpointer:
                 for piece in _pieces(records):
                     locations = self._logs.append(ledger_id, records[piece])
                     places.append(Places(ledger_id, entry_ids[piece], locations))
-                    if self._logs.unsynced >= SYNC_STEP:
+                    if self._logs.unsynced >= self._sync_step:
                         self._logs.sync()
                     yield AT_ONCE
         self._logs.sync()

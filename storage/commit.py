@@ -11,6 +11,7 @@ table is frozen: its `covers_until` is then exact.
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -54,7 +55,7 @@ class Load:
 
     runs: list[Run] = field(default_factory=list)
     size: int = 0
-    pending: list[tuple[Future[int], int]] = field(default_factory=list)
+    pending: deque[tuple[Future[int], Run]] = field(default_factory=deque)
     wants_seal: bool = False
     wants_freeze: bool = False
     refused: BaseException | None = None
@@ -78,7 +79,7 @@ class Committer:
         durable_up_to: JournalPosition,
         newest_journal: int,
     ) -> None:
-        self.turnstile = Turnstile(Load, self._work)
+        self.turnstile = Turnstile(Load, self._work, self._answer)
         self.news = Signal()
         """After each turn, and when the store closes or fails: what readers and waiting adds look for."""
         self.newest_journal = newest_journal
@@ -111,7 +112,7 @@ class Committer:
             self._wait_for_room()
         run, turn = entered
         self.turnstile.go_through(turn)
-        if turn.error is not None:
+        if turn.error is not None and not run.is_durable:
             raise self._as_told(turn.error)
         return run
 
@@ -145,7 +146,7 @@ class Committer:
             # Too late to cancel from the start: the entry is on its way with everybody else's.
             future.set_running_or_notify_cancel()
             load.add(run)
-            load.pending.append((future, run.first_id))
+            load.pending.append((future, run))
             return future, load.size
 
     def _check_open(self) -> None:
@@ -206,23 +207,28 @@ class Committer:
         except BaseException as error:
             self._fail(load, error)
             raise
-        for future, entry_id in load.pending:
-            future.set_result(entry_id)
-        self.news.notify()
-        self.on_turn()
 
     def _commit(self, load: Load) -> Iterator[None]:
-        if load.refused is not None:
-            raise load.refused
         if self._latch.failure is not None:
             raise self._latch.failure
-        for runs, group in _groups(load, self._limits.group_size_max):
-            yield from self._write(group, runs)
-            self._insert(runs)
+        full = load.refused
+        if full is None:
+            try:
+                yield from self._write_all(load)
+            except DiskFull as error:
+                full = error
+        # On a full disk too: what the checkpoint trims may be the very space that is missing.
         if load.wants_seal:
             yield from self._vouch()
         if load.wants_freeze or self._slot.tables.active.size >= self._limits.memtable_size_max:
             self._freeze()
+        if full is not None:
+            raise full
+
+    def _write_all(self, load: Load) -> Iterator[None]:
+        for runs, group in _groups(load, self._limits.group_size_max):
+            yield from self._write(group, runs)
+            self._insert(runs)
 
     def _write(self, group: Group, runs: Sequence[Run]) -> Iterator[None]:
         ledger_ids = dict.fromkeys(run.tail.ledger_id for run in runs)
@@ -245,6 +251,9 @@ class Committer:
         active.covers_until = self._durable_up_to
         for run in runs:
             run.tail.settle(run)
+            run.is_durable = True
+            if run.whole is not None:
+                run.whole.is_durable = run.last_id == run.whole.last_id
 
     def _vouch(self) -> Iterator[None]:
         journal = self._journals.active
@@ -261,9 +270,18 @@ class Committer:
             self._latch.fail(error)
         elif load.refused is None:
             self._refuse_open(error)
-        for future, _ in load.pending:
-            future.set_exception(self._as_told(error))
+
+    def _answer(self, load: Load, error: BaseException | None) -> None:
+        """When nobody waits for the turn any more: who hears of a future may well add again, and lead."""
+        while load.pending:
+            future, run = load.pending.popleft()
+            if error is None or run.is_durable:
+                future.set_result(run.first_id)
+            else:
+                future.set_exception(self._as_told(error))
         self.news.notify()
+        if self._latch.failure is None:
+            self.on_turn()
 
     def _refuse_open(self, error: DiskFull) -> None:
         """What waits for the next turn has ids behind those that are handed back: it is refused with them."""
@@ -316,10 +334,10 @@ def _parts(run: Run, size_max: int) -> Iterator[Run]:
     first, size = 0, 0
     for at, record in enumerate(run.records):
         if size and size + len(record) > size_max:
-            yield Run(run.tail, run.first_id + first, run.records[first:at], size)
+            yield Run(run.tail, run.first_id + first, run.records[first:at], size, whole=run)
             first, size = at, 0
         size += len(record)
-    yield Run(run.tail, run.first_id + first, run.records[first:], size)
+    yield Run(run.tail, run.first_id + first, run.records[first:], size, whole=run)
 
 
 def _group(members: Sequence[Run], size: int) -> Group:

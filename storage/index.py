@@ -59,7 +59,7 @@ class Index(Protocol):
         """Begins a change."""
 
     def sync(self) -> None:
-        """When it returns, what readers see is durable, its name included: a killed writer may have left it."""
+        """When it returns, what readers see is durable, name included: a killed writer may have left it."""
 
     def close(self) -> None:
         """Ends it for every thread: from here on each verb raises `OSError`. Nothing is made durable."""
@@ -72,7 +72,7 @@ class IndexDraft(Protocol):
         """Begins a change of the draft."""
 
     def publish(self) -> Index:
-        """Gives it the index's name, in one step and durably, and opens it. What had the name is kept aside."""
+        """Gives it the index's name, in one step and durably, and opens it. What had it is kept aside."""
 
     def close(self) -> None:
         """Gives it up; what there is of it is removed by the next draft."""

@@ -6,6 +6,7 @@ fill that fails could otherwise take a group's pages with it, and tell only the 
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,9 +54,13 @@ class JournalDraft:
         draft = filenames.draft(self._name)
         if draft in directory.names():
             directory.remove(draft)
-        self._file: WriteFile = directory.create(draft)
         header = codec.encode_header(codec.Header(codec.VERSION_MAX, salt))
-        self._file.write(0, [header, seal_codec.header_padding(alignment)])
+        # On a full disk each add tries again: a descriptor lost each time would in the end stop the store.
+        with ExitStack() as unless_begun:
+            self._file: WriteFile = directory.create(draft)
+            unless_begun.callback(self._file.close)
+            self._file.write(0, [header, seal_codec.header_padding(alignment)])
+            unless_begun.pop_all()
         self._start = self.filled_until = seal_codec.first_group_start(alignment)
 
     @property

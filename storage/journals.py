@@ -84,33 +84,41 @@ class Journals:
     def carry_over(self, group: Group, durable_up_to: JournalPosition) -> JournalPosition:
         """A new journal that begins with what opening has to write again; the end of it.
 
-        The group and a seal that vouches for it are durable before the journal has a name: a crash leaves
-        all of it or nothing.
+        The group is durable before the journal has a name: a crash leaves all of it or nothing.
         """
         assert self.active is None, "a store is opened once"
         draft = self._filled_draft(group.space(self._shape.alignment) + NOTHING.space(self._shape.alignment))
-        self._draft = None
         writer = draft.writer()
         writer.write(group, durable_up_to)
         end = writer.sync()
+        draft.publish()
+        # Behind the name: a seal in a journal whose name could not be made durable would be believed by the
+        # next opening, and a power cut would then take away what it has vouched for.
         writer.write(NOTHING, end)
         end = writer.sync()
-        draft.publish()
-        self.active = writer
+        self._draft, self.active = None, writer
         return end
 
     def _filled_draft(self, room: int) -> JournalDraft:
+        """A draft with that much room. An error costs a draft, never what stands in a journal: tried twice."""
         try:
-            if self._draft is None:
-                self._draft = self.new_draft()
-            missing = max(room, self._ample) - self._draft.room
-            if missing > 0:
-                self._draft.fill(missing)
+            return self._fill_draft(room)
         except OSError as error:
             self._give_up_draft()
             if error.errno in _NO_SPACE:
                 raise DiskFull(self._directory.path) from error
+        try:
+            return self._fill_draft(room)
+        except OSError:
+            self._give_up_draft()
             raise
+
+    def _fill_draft(self, room: int) -> JournalDraft:
+        if self._draft is None:
+            self._draft = self.new_draft()
+        missing = max(room, self._ample) - self._draft.room
+        if missing > 0:
+            self._draft.fill(missing)
         return self._draft
 
     def new_draft(self) -> JournalDraft:

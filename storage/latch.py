@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from storage.errors import ForkedStore, StoreClosed, StoreFailed
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from storage.errors import EntryUnreadable, ForkedStore, StoreClosed, StoreFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Latch:
@@ -52,6 +58,17 @@ class Latch:
         """Raises unless entries can be read."""
         if self._gone is not None:
             raise self._gone(self.path)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """As `check_reads`, also for a store that is closed meanwhile."""
+        self.check_reads()
+        try:
+            yield
+        except (EntryUnreadable, OSError):
+            # Its files were closed under the reader: nothing is known to be wrong with what it has read.
+            self.check_reads()
+            raise
 
     def check_writes(self) -> None:
         """Raises unless entries can be added."""

@@ -72,10 +72,10 @@ class PosixWriteFile(_Descriptor):
 
     def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
         pending = iter(buffers)
-        while batch := [memoryview(buffer).cast("B") for buffer in islice(pending, _BUFFERS_PER_WRITE)]:
+        while batch := [_as_bytes(buffer) for buffer in islice(pending, _BUFFERS_PER_WRITE)]:
             offset = self._write_all(offset, batch)
 
-    def _write_all(self, offset: int, batch: list[memoryview]) -> int:
+    def _write_all(self, offset: int, batch: list[bytes | memoryview]) -> int:
         while batch:
             written = os.pwritev(self._descriptor, batch, offset)
             offset += written
@@ -161,11 +161,18 @@ def open_file(path: str | os.PathLike[str]) -> PosixReadFile:
     return PosixReadFile(os.open(path, os.O_RDONLY), os.fspath(path))
 
 
-def _behind(batch: list[memoryview], written: int) -> list[memoryview]:
+def _as_bytes(buffer: bytes | bytearray | memoryview) -> bytes | memoryview:
+    """The buffer, counted and cut by its bytes."""
+    return buffer if type(buffer) is bytes else memoryview(buffer).cast("B")
+
+
+def _behind(batch: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:
     """What is left of the buffers after a write that took only so many bytes."""
+    if written == sum(map(len, batch)):
+        return []
     for index, buffer in enumerate(batch):
         if written < len(buffer):
-            return [buffer[written:], *batch[index + 1 :]]
+            return [memoryview(buffer)[written:], *batch[index + 1 :]]
         written -= len(buffer)
     return []
 

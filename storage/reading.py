@@ -141,8 +141,10 @@ class Reading:
         return max(tail.first_missing - 1, said)
 
     def _first_missing(self, ledger_id: int, start: int) -> int:
+        # Counted first: a checkpoint that commits in between must not make up for an entry that is missing.
+        count = self._index.count(ledger_id) if start == 0 else 0
         indexed = self._index.last(ledger_id)
-        if start == 0 and indexed is not None and self._index.count(ledger_id) == indexed[0] + 1:
+        if count and indexed is not None and count == indexed[0] + 1:
             start = indexed[0] + 1
         while self.has(ledger_id, start):
             start += 1

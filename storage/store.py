@@ -15,7 +15,16 @@ from storage.chores import Delayed, Filling, Sealing
 from storage.codec import record as record_codec
 from storage.codec.digest import digester
 from storage.entry import ID_MAX, NO_ENTRY, DigestType, Entry
-from storage.errors import DiskFull, EntryTooLarge, InvalidEntry, NoSuchEntry, NoSuchLedger
+from storage.errors import (
+    DiskFull,
+    EntryTooLarge,
+    EntryUnreadable,
+    ForkedStore,
+    InvalidEntry,
+    NoSuchEntry,
+    NoSuchLedger,
+    StoreClosed,
+)
 from storage.tail import EMPTY
 
 if TYPE_CHECKING:
@@ -120,8 +129,8 @@ class Store:
 
     def ledgers(self) -> list[int]:
         """The ids of all ledgers with an entry, ascending."""
-        self._latch.check_reads()
-        return self._reading.ledgers()
+        with self._latch.reading():
+            return self._reading.ledgers()
 
     def add(self, entry: Entry) -> None:
         """Adds an entry whose id, last add confirmed and length the caller has chosen: what a replica gets.
@@ -161,6 +170,12 @@ class Store:
 
     def _after_turn(self) -> None:
         """Wakes whoever has something to do now; in the thread of whoever has led the turn."""
+        try:
+            self._wake_workers()
+        except Exception as error:  # the entries are durable: the turn itself has not failed
+            self._fail(error)
+
+    def _wake_workers(self) -> None:
         frozen = self._parts.slot.tables.frozen
         if frozen is not self._frozen:
             self._frozen = frozen
@@ -252,7 +267,7 @@ class Ledger:
         """The ids of the new entries, consecutive, when a crash can no longer lose any of them.
 
         One sync for all. If together they are no more than `group_size_max`, a crash before the answer
-        leaves all of them or none; of more than that it may leave the first ones.
+        leaves all of them or none; of more than that it, or a full disk, may leave the first ones.
         """
         self._latch.check_reads()
         checked = [self._checked(payload) for payload in payloads]
@@ -283,7 +298,11 @@ class Ledger:
         """The entry, its digest verified. `NoSuchEntry` if there is none, `EntryUnreadable` if it is damaged."""
         self._latch.check_reads()
         _check_id("entry", entry_id)
-        entry = self._parts.reading.entry(self.id, entry_id)
+        try:
+            entry = self._parts.reading.entry(self.id, entry_id)
+        except (EntryUnreadable, OSError):
+            self._latch.check_reads()  # its files were closed while it read
+            raise
         return entry if entry is not None else self._missing(entry_id)
 
     def _missing(self, entry_id: int) -> NoReturn:
@@ -310,10 +329,16 @@ class Ledger:
         end = self.last_entry_id
         if end is None:
             raise NoSuchLedger(self.id)
-        for block in self._parts.scanning.blocks(self.id, first, end if last is None else last):
+        if last is not None:
+            _check_id("entry", max(last, 0))
+        blocks = self._parts.scanning.blocks(self.id, first, end if last is None else last)
+        while (block := self._next(blocks)) is not None:
             yield block
-            # Before the next is fetched: what it would come from may be closed by now.
-            self._latch.check_reads()
+
+    def _next(self, blocks: Iterator[Block]) -> Block | None:
+        # For each again: what it would come from may be closed by now.
+        with self._latch.reading():
+            return next(blocks, None)
 
     def follow(self, from_entry: int = 0, *, idle_timeout_s: float | None = None) -> Iterator[Entry]:
         """The entries from there on, and then each new one as it becomes durable.
@@ -323,25 +348,29 @@ class Ledger:
         """
         _check_id("entry", from_entry)
         at = from_entry
-        while not self._latch.is_closed:
-            for entry in self._available(at):
-                yield entry
-                at = entry.entry_id + 1
-            if not self._wait_for(at, idle_timeout_s):
-                return
+        with suppress(StoreClosed, ForkedStore):
+            while at <= ID_MAX:
+                for entry in self._available(at):
+                    yield entry
+                    at = entry.entry_id + 1
+                if at <= ID_MAX and not self._wait_for(at, idle_timeout_s):
+                    return
 
     def _available(self, first: int) -> Iterator[Entry]:
         end = self.last_entry_id
         # A missing one ends what is available; who follows waits there.
         with suppress(NoSuchEntry):
-            for block in self._parts.scanning.blocks(self.id, first, NO_ENTRY if end is None else end):
+            blocks = self._parts.scanning.blocks(self.id, first, NO_ENTRY if end is None else end)
+            while (block := self._next(blocks)) is not None:
                 yield from block.entries()
-                if self._latch.is_closed:
-                    return
 
     def _wait_for(self, entry_id: int, timeout: float | None) -> bool:
         has = self._parts.reading.has
-        return self._committer.news.wait_for(lambda: self._latch.is_closed or has(self.id, entry_id), timeout)
+        with self._latch.reading():
+            came = self._committer.news.wait_for(
+                lambda: self._latch.is_closed or has(self.id, entry_id), timeout
+            )
+        return came and not self._latch.is_closed
 
     # ── where it ends ────────────────────────────────────────────────────────────────────────────────
 
@@ -351,7 +380,8 @@ class Ledger:
         self._latch.check_reads()
         tail = self._parts.tails.known(self.id)
         if tail is None:
-            return self._parts.reading.last_id(self.id)
+            with self._latch.reading():
+                return self._parts.reading.last_id(self.id)
         return None if tail.end == EMPTY else tail.end.entry_id
 
     @property
@@ -360,8 +390,8 @@ class Ledger:
 
         Never goes back, not over a reopening either.
         """
-        self._latch.check_reads()
-        return self._parts.reading.last_add_confirmed(self._parts.tails.of(self.id))
+        with self._latch.reading():
+            return self._parts.reading.last_add_confirmed(self._parts.tails.of(self.id))
 
 
 def _check_id(what: str, number: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from storage.codec import record as record_codec
 from storage.entry import NO_ENTRY
+from storage.errors import InvalidEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +33,10 @@ class Run:
     first_id: int
     records: Sequence[bytes]
     size: int
+    is_durable: bool = False
+    """Whether all of it is, and can be read: so it is answered, whatever becomes of others in its turn."""
+    whole: Run | None = None
+    """The run of which it is a part."""
 
     @property
     def last_id(self) -> int:
@@ -57,7 +63,11 @@ class Tail:
         records = []
         for entry_id, payload in enumerate(payloads, first_id):
             length += len(payload)
-            record = record_codec.encode_fields(ledger_id, entry_id, confirmed, length, payload)
+            try:
+                record = record_codec.encode_fields(ledger_id, entry_id, confirmed, length, payload)
+            except struct.error as error:
+                words = f"ledger {ledger_id} ends at entry {self._next_id - 1}, length {self._next_length}"
+                raise InvalidEntry(f"{words}: nothing may be above 2^63 - 1") from error
             records.append(record)
             size += len(record)
         self._next_id, self._next_length = first_id + len(records), length

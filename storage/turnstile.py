@@ -20,12 +20,15 @@ Load = TypeVar("Load")
 class Turn(Generic[Load]):
     """What is done at once, and everybody who waits for it."""
 
-    __slots__ = ("error", "gate", "is_over", "load", "needs_leader", "waiting")
+    __slots__ = ("error", "gate", "is_begun", "is_over", "leader", "load", "needs_leader", "waiting")
 
     def __init__(self, load: Load) -> None:
         self.load = load
         self.error: BaseException | None = None
+        self.is_begun = False
         self.is_over = False
+        self.leader: int | None = None
+        """The thread that has claimed it."""
         self.needs_leader = False
         self.waiting = 0
         self.gate = threading.Lock()
@@ -37,15 +40,27 @@ class Turn(Generic[Load]):
             self.gate.release()
 
 
+def _nothing(_load: object, _error: BaseException | None) -> None:
+    """Nobody else has to be told."""
+
+
 class Turnstile(Generic[Load]):
     """One turn open, at most one under way.
+
+    `answer` is told how a turn has ended, when nobody waits for it any more.
 
     `lock` guards the open turn's load, and whatever else a caller decides while it puts something in.
     """
 
-    def __init__(self, new_load: Callable[[], Load], work: Callable[[Load], None]) -> None:
+    def __init__(
+        self,
+        new_load: Callable[[], Load],
+        work: Callable[[Load], None],
+        answer: Callable[[Load, BaseException | None], None] = _nothing,
+    ) -> None:
         self._new_load = new_load
         self._work = work
+        self._answer = answer
         self.lock = threading.Lock()
         self.open = Turn(new_load())
         self._is_led = False
@@ -64,16 +79,17 @@ class Turnstile(Generic[Load]):
 
     def end(self, turn: Turn[Load], error: BaseException | None = None) -> None:
         """Lets everybody in the turn go, and one of those in the next one lead it."""
-        turn.error = error
-        turn.is_over = True
         with self.lock:
-            follows = self.open if self.open.waiting else None
-            self._is_led = follows is not None
-            if follows is not None:
-                follows.needs_leader = True
+            # Once, however often an interrupted leader comes back: by then another may be leading.
+            if not turn.is_over:
+                self.open.needs_leader = self._is_led = self.open.waiting > 0
+                turn.error = error
+                turn.is_over = True
+            following = self.open
         turn.let_one_through()
-        if follows is not None:
-            follows.let_one_through()
+        if following.needs_leader:
+            following.let_one_through()
+        self._answer(turn.load, turn.error)
 
     def enter(self) -> Turn[Load]:
         """Counts the caller in, for the load it has put into the open turn. Needs the lock."""
@@ -83,11 +99,11 @@ class Turnstile(Generic[Load]):
 
     def go_through(self, turn: Turn[Load]) -> None:
         """Returns when the turn is over, having led it if it fell to the caller. Not under the lock."""
-        if self._claim(turn):
-            self._lead(turn)
-            return
         try:
-            self._wait(turn)
+            if self._claim(turn):
+                self._lead(turn)
+            else:
+                self._wait(turn)
         except BaseException:
             self._leave(turn)
             raise
@@ -97,8 +113,9 @@ class Turnstile(Generic[Load]):
         with self.lock:
             if turn is not self.open or (self._is_led and not turn.needs_leader):
                 return False
-            self._is_led = True
-            self._take()
+            following, leader = Turn(self._new_load()), threading.get_ident()
+            # No call in between, so that no Ctrl-C comes in between either.
+            self.open, self._is_led, turn.leader = following, True, leader
             return True
 
     def _wait(self, turn: Turn[Load]) -> None:
@@ -114,6 +131,7 @@ class Turnstile(Generic[Load]):
     def _lead(self, turn: Turn[Load]) -> None:
         error: BaseException | None = None
         try:
+            turn.is_begun = True
             self._work(turn.load)
         except BaseException as raised:  # noqa: BLE001 - everybody in the turn is told
             error = raised
@@ -122,7 +140,10 @@ class Turnstile(Generic[Load]):
             raise error  # a Ctrl-C is for the caller, not for those it worked for
 
     def _leave(self, turn: Turn[Load]) -> None:
-        """A caller was interrupted while it waited: if the turn was given to it, others depend on it."""
+        """A caller was interrupted: if it leads the turn, or the turn was given to it, others depend on it."""
+        if turn.leader == threading.get_ident():
+            self._finish(turn)
+            return
         with self.lock:
             turn.waiting -= 1
             is_alone = turn.needs_leader and turn is self.open and not turn.waiting
@@ -130,6 +151,13 @@ class Turnstile(Generic[Load]):
             self._lead(turn)
         else:
             turn.let_one_through()
+
+    def _finish(self, turn: Turn[Load]) -> None:
+        """Does what its interrupted leader has left undone; work is never begun twice."""
+        if turn.is_begun:
+            self.end(turn, KeyboardInterrupt())
+        else:
+            self._lead(turn)
 
     def flush(self) -> None:
         """Returns when everything that was put in before is done."""

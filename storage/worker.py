@@ -69,9 +69,13 @@ class ThreadWorker:
 
     def _run(self) -> None:
         try:
-            while not self._stopped:
+            while True:
                 # Cleared before the step: what wakes it while it works is not forgotten.
                 self._woken.clear()
+                # Looked at behind the clear: or a stop that has just woken it would be cleared away with its
+                # waking, and whoever stops it would wait for ever.
+                if self._stopped:
+                    return
                 pause = self._step()
                 if pause != AT_ONCE:
                     self._woken.wait(pause)

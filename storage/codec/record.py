@@ -26,8 +26,8 @@ CRC32C_OVERHEAD = entry_codec.HEAD.size + 4
 """What an entry protected by CRC-32C takes beside its payload."""
 
 _LENGTH = struct.Struct(">i")
-_CHECKSUM = struct.Struct(">I")
 _HEAD = entry_codec.HEAD
+_FRONT = struct.Struct(">iqqqqI")
 _ID = struct.Struct(">q")
 _LENGTHS = struct.Struct(">i24xq")
 
@@ -42,9 +42,9 @@ def encode_fields(
     ledger_id: int, entry_id: int, last_add_confirmed: int, length: int, payload: bytes
 ) -> bytes:
     """The same for an entry in parts, protected by CRC-32C: what every add of an embedded store goes through."""
-    head = _HEAD.pack(ledger_id, entry_id, last_add_confirmed, length)
-    checksum = _CHECKSUM.pack(crc32c(payload, crc32c(head)))
-    return b"".join((_LENGTH.pack(CRC32C_OVERHEAD + len(payload)), head, checksum, payload))
+    checksum = crc32c(payload, crc32c(_HEAD.pack(ledger_id, entry_id, last_add_confirmed, length)))
+    size = CRC32C_OVERHEAD + len(payload)
+    return _FRONT.pack(size, ledger_id, entry_id, last_add_confirmed, length, checksum) + payload
 
 
 def ledger_id(record: bytes) -> int:

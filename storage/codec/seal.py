@@ -58,7 +58,7 @@ class GroupFlag(enum.IntFlag):
 
 
 # As a number: the complement of an IntFlag keeps to the flags it knows, and would let others through.
-_KNOWN_FLAGS = int(GroupFlag.ATOMIC)
+_KNOWN_FLAGS = _ATOMIC = int(GroupFlag.ATOMIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def encode_group(records: Iterable[Buffer], seal: Seal, alignment: int) -> list[
     The records are the caller's buffers, not copies.
     """
     buffers: list[Buffer] = list(records)
-    if seal.flags & GroupFlag.ATOMIC:
+    if int(seal.flags) & _ATOMIC:
         buffers.insert(0, encode_atomic_mark())
     position = seal.group_start + sum(map(len, buffers))
     unsummed = _encode(seal) + bytes(CHECKSUM_SIZE)

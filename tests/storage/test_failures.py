@@ -536,3 +536,18 @@ def test_a_read_error_while_opening_refuses_and_changes_nothing(verb: Verb, name
     assert site.disk.image() == before
     site.disk.mend()
     assert payloads(site.after_kill(), 1) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_name_that_an_opening_could_not_make_durable_proves_nothing_to_the_next(seed: int) -> None:
+    site = Site()
+    site.open().ledger(1).append(b"one")
+    site.disk.kill()
+    # The third directory to be synced is the journals', behind the rename of what is carried over.
+    site.disk.plant(FailedSync(When(verb=Verb.SYNC_DIRECTORY, nth=3), seed=seed))
+    with pytest.raises(OSError, match="Input/output"):
+        site.open()
+    site.disk.mend()
+    store = site.after_kill()
+    store.ledger(1).append(b"two")
+    assert payloads(site.after_power_cut(), 1) == [b"one", b"two"]

@@ -22,7 +22,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from promises import Seen, difference, glance, look
-from simulated_store import Broken, Trouble, World, random_fault, shape_of, sit_down
+from simulated_store import Broken, Trouble, World, random_fault, sit_down
 
 from recovery.crashlab import FailedSync, KeepAll, LoseAll, Pages, RandomFate, Stopped, Tearing, Verb, When
 from recovery.founding import Layout
@@ -128,8 +128,8 @@ class Judge:
     """Opens each distinct disk once, and holds what it shows against every moment that led to it."""
 
     def __init__(self, seed: int, shape: Shape, figures: Figures) -> None:
-        self._seed = seed
-        self._shape = shape
+        self.seed = seed
+        self.shape = shape
         self._figures = figures
         self._outcomes: dict[str, Outcome] = {}
 
@@ -182,8 +182,8 @@ class Judge:
         return Outcome(first, f"opened after an add it has lost {lost}" if third.entries != expected else "")
 
     def _open(self, disk: SimulatedDisk) -> Store:
-        dice = Random(f"{self._seed} {len(disk.trace)}")
-        return sit_down(disk, self._shape.config, dice).store
+        dice = Random(f"{self.seed} {len(disk.trace)}")
+        return sit_down(disk, self.shape.config, dice).store
 
     # ── what may happen at a moment ───────────────────────────────────────────────────────────────────
 
@@ -201,7 +201,7 @@ class Judge:
         if outcome.seen is not None:
             problems += moment.promises.violations(outcome.seen)
         for problem in problems:
-            yield f"workload {self._seed}, {moment.what} · {how} · {problem}"
+            yield f"workload {self.seed}, {moment.what} · {how} · {problem}"
 
     def kill(self, moment: Moment, fates: list[Fate]) -> Iterator[str]:
         """A kill, an opening, and power cuts behind it: what was read before must still be there."""
@@ -211,7 +211,7 @@ class Judge:
         try:
             seen = look(self._open(killed))
         except (StoreError, OSError, AssertionError) as error:
-            yield f"workload {self._seed}, {moment.what} · kill · refused: {error!r}"
+            yield f"workload {self.seed}, {moment.what} · kill · refused: {error!r}"
             return
         yield from self._wrong(moment, "kill", Outcome(seen))
         for fate in fates:
@@ -226,7 +226,7 @@ class Judge:
         if outcome.seen is not None and outcome.seen != expected:
             problem = f"what was read differs: {difference(expected, outcome.seen)}"
         if problem:
-            yield f"workload {self._seed}, {moment.what} · {how} · {problem}"
+            yield f"workload {self.seed}, {moment.what} · {how} · {problem}"
 
     def nest(self, moment: Moment, fate: Fate) -> Iterator[str]:
         """A crash at every operation of the recovery: the opening behind it shows the same."""
@@ -245,11 +245,11 @@ class Judge:
     def _crash_within(
         self, moment: Moment, disk: SimulatedDisk, operation: Operation, expected: Seen
     ) -> Iterator[str]:
-        dice = Random(f"nested {self._seed} {operation.number}")
+        dice = Random(f"nested {self.seed} {operation.number}")
         dice.choice([disk.stop_before, disk.stop_within])(operation.number)
         with suppress(Stopped):
             self._open(disk)
-        some = RandomFate(dice.getrandbits(32), self._shape.tearing)
+        some = RandomFate(dice.getrandbits(32), self.shape.tearing)
         fates: list[Fate] = [LoseAll(), KeepAll(), some]
         fate = dice.choice(fates)
         how = f"crash in the recovery at {operation.number}, {operation.verb} {operation.path}, then {fate}"
@@ -258,7 +258,7 @@ class Judge:
             try:
                 seen = glance(self._open(disk))
             except (StoreError, OSError, AssertionError) as error:
-                yield f"workload {self._seed}, {moment.what} · {how} · killed, refused: {error!r}"
+                yield f"workload {self.seed}, {moment.what} · {how} · killed, refused: {error!r}"
                 return
             yield from self._same(moment, f"{how}, killed", expected, Outcome(seen))
         disk.power_cut(fate)
@@ -297,7 +297,8 @@ def explore(seed: int, steps: int = STEPS, stride: int = 1) -> Figures:
     judge = Judge(seed, world.shape, figures)
     for number, moment in enumerate(moments):
         if number % stride == seed % stride:
-            figures.violations += _explored(judge, moment, seed, number)
+            is_nested = number % (16 * stride) == seed % stride
+            figures.violations += _explored(judge, moment, number, nested=is_nested)
         if len(figures.violations) > _VIOLATIONS_MAX:
             break
     figures.violations += _with_faults(seed, steps, world, figures, stride)
@@ -305,12 +306,12 @@ def explore(seed: int, steps: int = STEPS, stride: int = 1) -> Figures:
     return figures
 
 
-def _explored(judge: Judge, moment: Moment, seed: int, number: int) -> Iterator[str]:
-    yield from judge.cut(moment, _fates(moment, seed))
-    behind: list[Fate] = [LoseAll(), *(RandomFate(seed * 1000 + number + one) for one in range(2))]
-    yield from judge.kill(moment, behind)
-    if number % 16 == 0:
-        yield from judge.nest(moment, RandomFate(seed + number, shape_of(seed).tearing))
+def _explored(judge: Judge, moment: Moment, number: int, *, nested: bool) -> Iterator[str]:
+    yield from judge.cut(moment, _fates(moment, judge.seed))
+    some = [RandomFate(judge.seed * 1000 + number + one, judge.shape.tearing) for one in range(2)]
+    yield from judge.kill(moment, [LoseAll(), *some])
+    if nested:
+        yield from judge.nest(moment, some[0])
 
 
 def _with_faults(seed: int, steps: int, world: World, figures: Figures, stride: int) -> Iterator[str]:
@@ -345,8 +346,8 @@ def history(seed: int, steps: int = HISTORY_STEPS) -> Figures:
 
 # ── the run ───────────────────────────────────────────────────────────────────────────────────────────────
 
-WORKLOADS = 22
-HISTORIES = 600
+WORKLOADS = 26
+HISTORIES = 500
 
 
 def _task(task: tuple[str, int]) -> Figures:

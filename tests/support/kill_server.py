@@ -19,12 +19,9 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Concatenate, NoReturn, Self
+from typing import IO, Any, Concatenate, NoReturn, Self
 
 from syscalls import Call, Kill, When, calls_in, library
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Json = Any
 Ack = Callable[[str], None]
@@ -135,7 +132,7 @@ def _serve(scratch: Path, patience_s: float) -> None:
     for line in sys.stdin.buffer:
         order = json.loads(line)
         program = _imported(order["module"], order["function"])  # before the fork, for all children to come
-        for name in ("acks", "trace", "end", "imported"):
+        for name in ("acks", "trace", "end"):
             (scratch / name).write_bytes(b"")
         gc.freeze()  # a collection in a child would copy every page
         child = os.fork()
@@ -143,7 +140,6 @@ def _serve(scratch: Path, patience_s: float) -> None:
             signal.setitimer(signal.ITIMER_REAL, patience_s)  # who hangs is ended by SIGALRM
             _run_and_exit(program, order, arm, scratch)
         os.write(answers, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        _import_too((scratch / "imported").read_text().split())
 
 
 def _arming(trace: Path) -> Callable[[Path, int, str], None]:
@@ -157,13 +153,6 @@ def _imported(module: str, function: str) -> Program:
     __import__(module)
     program: Program = getattr(sys.modules[module], function)
     return program
-
-
-def _import_too(modules: Sequence[str]) -> None:
-    """What a program has imported late, so that the next child has it."""
-    for module in modules:
-        if module not in sys.modules:
-            __import__(module)
 
 
 def _run_and_exit(
@@ -180,7 +169,6 @@ def _run_and_exit(
         error = traceback.format_exc()
     try:
         (scratch / "end").write_text(json.dumps([shown, error]))
-        (scratch / "imported").write_text("\n".join(sys.modules))
     finally:
         os._exit(status)
 

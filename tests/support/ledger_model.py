@@ -90,7 +90,7 @@ class LedgerModel:
         self.hanging.remove(run)
 
     def shown(self, entry: Entry) -> None:
-        """The entry was read: it must have been handed over, and be the newest that was answered, or newer."""
+        """The entry was read: it must be the newest that was answered, or a newer one that hangs."""
         expected = self.there.get(entry.ledger_id, {}).get(entry.entry_id)
         if entry != expected:
             assert entry in list(self._hanging_entries()), f"shown {entry}, and expected {expected}"

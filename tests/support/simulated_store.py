@@ -196,6 +196,7 @@ class World:
         self.openings = 0
         self.happened: list[str] = []
         self._trouble = trouble
+        self._fault = fault
         self._dice = Random(f"world {seed}")
         self._sitting: Sitting | None = None
         self._playing: _Playing | None = None
@@ -411,8 +412,9 @@ class World:
             raise self._broken("; ".join(wrong))
 
     def _broken(self, what: str) -> Broken:
+        place = f"step {len(self.happened)}, operation {len(self.disk.trace)}"
         return Broken(
-            f"seed {self.seed}, step {len(self.happened)}, operation {len(self.disk.trace)}: {what}\n"
+            f"World({self.seed}, {self._trouble}, {self._fault}), {place}: {what}\n"
             f"  {self.shape}\n  … {' · '.join(self.happened[-40:])}"
         )
 

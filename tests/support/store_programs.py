@@ -47,16 +47,18 @@ class Sitting:
         self.crew = Crew()
         self._ack = ack
         salts = count(1)
-        layout = Layout(PosixDirectory(root))
+        path = root / "store"  # made by the opening: its name, too, must be durable
+        path.mkdir(exist_ok=True)
+        layout = Layout(PosixDirectory(path))
         surroundings = Surroundings(
             self.crew.hire,
             new_salt=lambda: next(salts),
             new_id=lambda: "5" * 32,
             clock=lambda: 0.0,
         )
-        place = LmdbPlace(layout.ledgers, root / "ledgers" / "current", CONFIG.index_size_max)
+        place = LmdbPlace(layout.ledgers, path / "ledgers" / "current", CONFIG.index_size_max)
         self.store: Store = Opening(
-            layout, place, CONFIG, surroundings, parent=PosixDirectory(root.parent)
+            layout, place, CONFIG, surroundings, parent=PosixDirectory(root)
         ).run()
 
     def append(self, ledger_id: int, *sizes: int) -> None:
@@ -108,9 +110,12 @@ def two_sittings(root: Path, ack: Ack) -> None:
 
 
 def recover(root: Path, ack: Ack) -> Json:
-    """Opens, and shows every entry; the process ends without closing."""
+    """Opens, and shows every entry; the process ends without closing. What was shown must stay."""
     store = Sitting(root, ack).store
-    return [_shown(store, ledger_id) for ledger_id in store.ledgers()]
+    shown = [_shown(store, ledger_id) for ledger_id in store.ledgers()]
+    for ledger_id, entry_id, _, text in (entry for ledger in shown for entry in ledger):
+        ack(f"done {ledger_id} {entry_id} {text}")
+    return shown
 
 
 def _shown(store: Store, ledger_id: int) -> Json:
