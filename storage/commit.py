@@ -62,8 +62,8 @@ class Load:
     """Why it will not be done: space for an earlier turn was missing, and ids were handed back."""
 
     def add(self, run: Run) -> None:
+        self.size += run.size  # first: what counts too much wastes room, what counts too little has none
         self.runs.append(run)
-        self.size += run.size
 
 
 class Committer:
@@ -79,7 +79,7 @@ class Committer:
         durable_up_to: JournalPosition,
         newest_journal: int,
     ) -> None:
-        self.turnstile = Turnstile(Load, self._work, self._answer)
+        self.turnstile = Turnstile(Load, self._work, self._answer, self._interrupted)
         self.news = Signal()
         """After each turn, and when the store closes or fails: what readers and waiting adds look for."""
         self.newest_journal = newest_journal
@@ -122,8 +122,7 @@ class Committer:
             self._check_open()
             if self._is_full():
                 return None
-            run = make(tail)
-            self.turnstile.open.load.add(run)
+            run = self._take_along(tail, make)
             return run, self.turnstile.enter()
 
     def submit(self, ledger_id: int, payload: bytes) -> Future[int]:
@@ -142,12 +141,26 @@ class Committer:
             self._check_open()
             if self._is_full():
                 return None
-            run, load, future = tail.append((payload,)), self.turnstile.open.load, Future[int]()
+            load, future = self.turnstile.open.load, Future[int]()
             # Too late to cancel from the start: the entry is on its way with everybody else's.
             future.set_running_or_notify_cancel()
-            load.add(run)
+            run = self._take_along(tail, lambda tail: tail.append((payload,)))
             load.pending.append((future, run))
             return future, load.size
+
+    def _take_along(self, tail: Tail, make: Callable[[Tail], Run]) -> Run:
+        """The run, which goes with the open turn. Needs the lock."""
+        load, handed_out = self.turnstile.open.load, tail.handed_out
+        count = len(load.runs)
+        try:
+            run = make(tail)
+            load.add(run)
+        except BaseException:
+            # A Ctrl-C in between: ids that were handed out and that no run has would be missing for ever.
+            if len(load.runs) == count:
+                tail.take_back(handed_out)
+            raise
+        return run
 
     def _check_open(self) -> None:
         self._latch.check_writes()
@@ -282,6 +295,11 @@ class Committer:
         self.news.notify()
         if self._latch.failure is None:
             self.on_turn()
+
+    def _interrupted(self, load: Load, error: BaseException) -> None:
+        """Ids that are not written must not be passed over by the next turn."""
+        if not all(run.is_durable for run in load.runs):
+            self._latch.fail(error)
 
     def _refuse_open(self, error: DiskFull) -> None:
         """What waits for the next turn has ids behind those that are handed back: it is refused with them."""

@@ -178,7 +178,7 @@ class JournalReader:
         for offset, piece in self.window.pieces(start - start % _SECTOR, self.size):
             for place in seal_codec.places(piece):
                 seal = self._seal_at(offset + place)
-                if seal is not None and offset + place + seal_codec.SIZE > start:
+                if seal is not None:
                     yield seal
 
     def _seal_at(self, offset: int) -> StoredSeal | None:

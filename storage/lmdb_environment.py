@@ -185,20 +185,13 @@ class LmdbEnvironment:
 
     def _grow(self, too_large: lmdb.Transaction[bytes]) -> None:
         try:
+            # LMDB unmaps before it maps: nobody may read meanwhile, nor ever again if it fails.
             with _system_errors(self._name), self._gate.alone():
                 # Here and not earlier: py-lmdb lets an abort wait for a moment in which no thread reads.
                 too_large.abort()
-                self._enlarge(self._environment.info()["map_size"] * 2)
+                self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
         finally:
             too_large.abort()
-
-    def _enlarge(self, map_size: int) -> None:
-        try:
-            self._environment.set_mapsize(map_size)
-        except lmdb.Error:
-            # LMDB has unmapped before it failed to map: nobody may ever read again.
-            self._environment.close()
-            raise
 
     # ── the rest ─────────────────────────────────────────────────────────────────────────────────────
 

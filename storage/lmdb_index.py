@@ -208,8 +208,7 @@ class LmdbChange:
         assert self._runs is not None, "the change is over"
         run = Run(ledger_id, array("q", entry_ids), array("q", locations))
         _check(run)
-        if run.entry_ids:
-            self._runs.append(run)
+        self._runs.append(run)
 
     def commit(self, state: IndexState) -> None:
         runs, self._runs = self._runs, None

@@ -99,6 +99,7 @@ class Store:
             "ledgerstore-timer", config.checkpoint_interval_s, self._request_checkpoint, hire, self._fail
         )
         self._frozen: Memtable | None = None
+        self._groups = parts.committer.groups
         self._committer.on_turn = self._after_turn
 
     @property
@@ -182,8 +183,11 @@ class Store:
             if frozen is not None:
                 self._checkpoints.wake()
         self._filling.notice()
-        self._sealing.notice()
-        self._timer.notice()
+        if self._committer.groups != self._groups:
+            # Only where something was written: an idle store must come to rest.
+            self._groups = self._committer.groups
+            self._sealing.notice()
+            self._timer.notice()
 
     def notice_submit(self) -> None:
         """Something waits for a turn, and perhaps nobody to lead it."""

@@ -80,6 +80,15 @@ class Tail:
             self._next_id, self._next_length = entry_id + 1, length
         return Run(self, entry_id, [record], len(record))
 
+    @property
+    def handed_out(self) -> tuple[int, int]:
+        """The id and the length that come next: what `take_back` goes back to."""
+        return self._next_id, self._next_length
+
+    def take_back(self, handed_out: tuple[int, int]) -> None:
+        """What was handed out since then never happened."""
+        self._next_id, self._next_length = handed_out
+
     def settle(self, run: Run) -> None:
         """The run is durable and can be read."""
         if run.last_id >= self.end.entry_id:

@@ -47,7 +47,8 @@ def _nothing(_load: object, _error: BaseException | None) -> None:
 class Turnstile(Generic[Load]):
     """One turn open, at most one under way.
 
-    `answer` is told how a turn has ended, when nobody waits for it any more.
+    `answer` is told how a turn has ended, when nobody waits for it any more; `interrupted` of a leader's
+    Ctrl-C, which may have come before the work was begun, when nobody else leads yet.
 
     `lock` guards the open turn's load, and whatever else a caller decides while it puts something in.
     """
@@ -57,10 +58,12 @@ class Turnstile(Generic[Load]):
         new_load: Callable[[], Load],
         work: Callable[[Load], None],
         answer: Callable[[Load, BaseException | None], None] = _nothing,
+        interrupted: Callable[[Load, BaseException], None] = _nothing,
     ) -> None:
         self._new_load = new_load
         self._work = work
         self._answer = answer
+        self._interrupted = interrupted
         self.lock = threading.Lock()
         self.open = Turn(new_load())
         self._is_led = False
@@ -79,6 +82,8 @@ class Turnstile(Generic[Load]):
 
     def end(self, turn: Turn[Load], error: BaseException | None = None) -> None:
         """Lets everybody in the turn go, and one of those in the next one lead it."""
+        if error is not None and not isinstance(error, Exception):
+            self._interrupted(turn.load, error)
         with self.lock:
             # Once, however often an interrupted leader comes back: by then another may be leading.
             if not turn.is_over:

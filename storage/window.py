@@ -1,4 +1,4 @@
-"""A file seen through one buffer: whoever walks along it holds a megabyte of it, whatever its size."""
+"""A file seen through one buffer: whoever walks along it holds half a megabyte of it, whatever its size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
     from storage.files import ReadFile
 
-CHUNK_SIZE = 1 << 20
+CHUNK_SIZE = 512 << 10
+"""A larger buffer goes back to the system between two chunks, and its page faults are paid again each time."""
+
 _ZEROS = bytes(CHUNK_SIZE)
 
 LOOK_BEHIND = 64 << 10

@@ -112,8 +112,8 @@ def test_neither_records_nor_small_groups_are_looked_at_one_by_one() -> None:
     journal.group(*[entry_record(1, 0, b"x" * 100)] * 20_000)
     watched = Watched(MemoryFile(journal.file()), JOURNAL_ID)
     assert sum(isinstance(group, Group) for group in groups(watched)) == 201
-    # The header's padding and the first seal, the ends of three windows, the last seal, the end.
-    assert watched.looked_at < 10
+    # The header's padding and the first seal, the ends of seven windows, the last seal, the end.
+    assert watched.looked_at < 14
 
 
 @pytest.mark.parametrize("flags", GroupFlag)
@@ -168,7 +168,7 @@ def test_what_is_summed_while_it_is_framed_is_read_once() -> None:
         journal.group(*[entry_record(1, 1, b"x" * 1000)] * 3000, flags=flags)
     file = Counting(bytes(journal.data))
     assert sum(isinstance(found, Group) for found in groups(JournalReader(file, JOURNAL_ID))) == 3
-    assert file.count < 1.1 * len(journal.data)
+    assert file.count < 1.2 * len(journal.data)
 
 
 @pytest.mark.parametrize("reads", [1, 2, 3])

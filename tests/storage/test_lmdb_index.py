@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
+from array import array
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ import pytest
 from storage.codec import index_state as state_codec
 from storage.index import NoIndex
 from storage.index_state import IndexState
-from storage.lmdb_environment import LmdbEnvironment
+from storage.lmdb_environment import LmdbEnvironment, Run
 from storage.lmdb_index import LmdbIndex, LmdbPlace
 from storage.outcome import Damaged, Flaw
 from storage.posix_files import PosixDirectory
@@ -164,12 +166,70 @@ def test_readers_go_on_while_the_map_grows(index: LmdbIndex) -> None:
     assert seen == [generations] * 3
 
 
-def test_no_transaction_runs_while_the_map_grows(index: LmdbIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+class Waits(Exception):
+    """Somebody has to wait."""
+
+
+def wait(_: float) -> None:
+    raise Waits
+
+
+ASKING: dict[str, Callable[[LmdbIndex], object]] = {
+    "find": lambda index: index.find(1, 5),
+    "places": lambda index: index.places(1, 0, 10),
+    "last": lambda index: index.last(1),
+    "count": lambda index: index.count(1),
+    "ledgers": lambda index: list(index.ledgers()),
+    "state": lambda index: index.state(),
+    "sync": lambda index: index.sync(),
+    "commit": lambda index: index.change().commit(IndexState()),
+}
+
+
+@pytest.mark.parametrize("asks", ASKING.values(), ids=ASKING)
+def test_nobody_is_in_the_map_while_it_moves(
+    index: LmdbIndex, monkeypatch: pytest.MonkeyPatch, asks: Callable[[LmdbIndex], object]
+) -> None:
+    monkeypatch.setattr("storage.gate.time.sleep", wait)
+    with index._environment._gate.alone(), pytest.raises(Waits):
+        asks(index)
+    asks(index)
+    with index._environment._gate.alone():  # they have all left
+        pass
+
+
+def test_the_map_does_not_move_while_somebody_is_in_it(
+    index: LmdbIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = index._environment
-    monkeypatch.setattr(environment._gate, "_wait_max_s", 0)
-    with environment.reading(), pytest.raises(OSError, match="not come back"):
+    monkeypatch.setattr("storage.gate.time.sleep", wait)
+    with environment.reading(), pytest.raises(Waits) as kept:
         fill(index, 1, 30_000)
     assert index.state() == IndexState()
+    assert is_over(transaction_of(kept, "_grow", "too_large"))
+
+
+def test_a_commit_that_is_interrupted_leaves_no_transaction(index: LmdbIndex) -> None:
+    mistaken = Run(1, array("q", [1, 1]), array("q", [1, 1]))
+    with pytest.raises(AssertionError) as kept:
+        index._environment.commit([mistaken], b"")
+    assert is_over(transaction_of(kept, "_attempt", "transaction"))
+    assert index.count(1) == 0
+
+
+def transaction_of(kept: pytest.ExceptionInfo[BaseException], function: str, name: str) -> Any:
+    """What a function that was left with an error knew by that name."""
+    return next(
+        frame.f_locals[name] for frame, _ in traceback.walk_tb(kept.tb) if frame.f_code.co_name == function
+    )
+
+
+def is_over(transaction: lmdb.Transaction[bytes]) -> bool:
+    try:
+        transaction.id()
+    except lmdb.Error:
+        return True
+    return False
 
 
 NO_MEMORY = """
@@ -191,6 +251,8 @@ try:
     index.find(1, 1)
 except OSError as error:
     print(error)
+index.close()
+print("closed it")
 """
 
 
@@ -201,6 +263,7 @@ def test_without_memory_for_a_larger_map_nobody_reads_through_the_lost_one(
     told = run(NO_MEMORY, tmp_path).splitlines()
     assert told[0] == str(errno.ENOMEM)
     assert "closed" in told[1]
+    assert told[2] == "closed it"
 
 
 # ── closing ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -242,6 +305,19 @@ def test_who_stops_in_the_middle_of_the_ledgers_holds_nothing_up(
     index.close()
     with pytest.raises(OSError, match="closed"):
         list(ledgers)
+
+
+def test_ledgers_are_named_a_part_at_a_time(index: LmdbIndex) -> None:
+    with index.change() as change:
+        for ledger_id in range(0, 6000, 2):
+            change.put(ledger_id, [0], [1])
+        change.commit(IndexState(1))
+    ledgers = index.ledgers()
+    first = next(ledgers)
+    with index.change() as change:
+        change.put(5001, [0], [1])
+        change.commit(IndexState(2))
+    assert [first, *ledgers] == sorted([*range(0, 6000, 2), 5001])
 
 
 def test_an_error_keeps_no_snapshot(index: LmdbIndex) -> None:
@@ -349,12 +425,22 @@ FOREIGN: dict[str, tuple[dict[str, Any], Flaw]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_file_of_another_kind_is_damaged(place: LmdbPlace, tmp_path: Path, name: str) -> None:
+def test_a_file_of_another_kind_is_damaged(
+    place: LmdbPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     databases, flaw = FOREIGN[name]
     foreign(tmp_path, **databases)
+    environments = []
+
+    def kept_open(*arguments: Any, **options: Any) -> lmdb.Environment:
+        environments.append(lmdb.Environment(*arguments, **options))
+        return environments[-1]
+
+    monkeypatch.setattr(lmdb, "open", kept_open)
     assert damage(place).flaw is flaw
     # It was closed again: LMDB opens no file twice in a process.
     assert damage(place).flaw is flaw
+    assert len(environments) == 2
 
 
 def test_that_kind_of_file_is_an_index(place: LmdbPlace, tmp_path: Path) -> None:
@@ -497,7 +583,10 @@ class Child:
 
     def __init__(self, program: str, *arguments: str | Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def line(self) -> str:

@@ -21,7 +21,7 @@ LEDGER = 3
 
 
 class AskedIndex(FileIndex):
-    """Counts what it is asked; `before_answer` happens when it knows the places of a block but has not told."""
+    """Counts what it is asked; `before_answer` happens when it knows a block's places but has not told."""
 
     def __init__(self) -> None:
         super().__init__(FileIndexPlace(SimulatedDisk().root()), Content())
@@ -181,6 +181,7 @@ def test_of_a_forgotten_ledger_nothing_old_is_told(index: AskedIndex) -> None:
     cache.forget({LEDGER})
 
     assert [cache.find(LEDGER, entry_id) for entry_id in (5, 1030)] == [9, 8]
+    assert len(index.blocks) == 2  # it begins anew, and the first look-up brings no block
 
 
 def test_other_ledgers_are_not_forgotten(index: AskedIndex) -> None:

@@ -16,6 +16,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from multiprocessing import get_context
 from os import cpu_count
 from random import Random
@@ -30,7 +31,7 @@ from storage import filenames
 from storage.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from promises import Promises
     from simulated_store import Shape
@@ -285,7 +286,7 @@ def _fates(moment: Moment, seed: int) -> list[Fate]:
 _SYNCS = {Verb.SYNC, Verb.SYNC_DIRECTORY, None}
 
 
-def explore(seed: int, steps: int = STEPS, stride: int = 1) -> Figures:
+def explore(seed: int, steps: int = STEPS, stride: int = 1, violations_max: int = _VIOLATIONS_MAX) -> Figures:
     """Every moment of a workload (or each so many), every fate; nested crashes and faults among them."""
     figures = Figures(workloads=1)
     try:
@@ -295,15 +296,16 @@ def explore(seed: int, steps: int = STEPS, stride: int = 1) -> Figures:
         return figures
     figures.operations, figures.moments = len(world.disk.trace), len(moments)
     judge = Judge(seed, world.shape, figures)
-    for number, moment in enumerate(moments):
-        if number % stride == seed % stride:
-            is_nested = number % (16 * stride) == seed % stride
-            figures.violations += _explored(judge, moment, number, nested=is_nested)
-        if len(figures.violations) > _VIOLATIONS_MAX:
-            break
-    figures.violations += _with_faults(seed, steps, world, figures, stride)
-    del figures.violations[_VIOLATIONS_MAX:]
+    found = chain(_walked(judge, moments, stride), _with_faults(seed, steps, world, figures, stride))
+    figures.violations += islice(found, violations_max)
     return figures
+
+
+def _walked(judge: Judge, moments: Sequence[Moment], stride: int) -> Iterator[str]:
+    for number, moment in enumerate(moments):
+        if number % stride == judge.seed % stride:
+            is_nested = number % (16 * stride) == judge.seed % stride
+            yield from _explored(judge, moment, number, nested=is_nested)
 
 
 def _explored(judge: Judge, moment: Moment, number: int, *, nested: bool) -> Iterator[str]:
@@ -353,6 +355,8 @@ HISTORIES = 500
 def _task(task: tuple[str, int]) -> Figures:
     logging.disable()  # a store that is closed while its disk fails says so
     what, seed = task
+    if what == "first":  # for whoever only asks whether there is one
+        return explore(seed, violations_max=1)
     return explore(seed) if what == "workload" else history(seed)
 
 

@@ -57,9 +57,7 @@ class Sitting:
             clock=lambda: 0.0,
         )
         place = LmdbPlace(layout.ledgers, path / "ledgers" / "current", CONFIG.index_size_max)
-        self.store: Store = Opening(
-            layout, place, CONFIG, surroundings, parent=PosixDirectory(root)
-        ).run()
+        self.store: Store = Opening(layout, place, CONFIG, surroundings, parent=PosixDirectory(root)).run()
 
     def append(self, ledger_id: int, *sizes: int) -> None:
         ledger = self.store.ledger(ledger_id)
