@@ -256,7 +256,7 @@ class Opening:
         )
 
     def _write_again(self, carried: list[bytes], parts: Parts) -> None:
-        """What was only read is not known to be durable: it goes into a new journal before anybody sees it."""
+        """What was only read may not be durable: it goes into a new journal before anybody sees it."""
         if carried:
             parts.committer.carry_over(carried)
 

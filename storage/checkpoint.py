@@ -169,7 +169,7 @@ class Checkpointer:
         self._logs.sync_names()
         # 2. One change of the index. Before the mark: behind it the journals no longer speak for the entries.
         yield from self._commit_index(places, self._next_state(frozen))
-        # 3. The mark. Before the trim: until then a power cut brings the old one back, and it needs its journals.
+        # 3. The mark. Before the trim: a power cut may bring the old one back, and it needs its journals.
         yield from self._write_mark_draft()
         lastmark.publish(self._ledger_directory)
         # 4. Readers look into the index from now on, and find everything there.
@@ -241,9 +241,10 @@ class Checkpointer:
         while True:
             try:
                 lastmark.write_draft(self._ledger_directory, self._mark())
-                return
             except OSError as error:
                 yield self._pause_after(error)
+            else:
+                return
 
     def _mark(self) -> Mark:
         return mark_of(self.state, self._committer.newest_journal)

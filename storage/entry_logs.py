@@ -94,7 +94,7 @@ class EntryLogs:
         self._begun = []
 
     def seal(self) -> None:
-        """Ends the log in use with a ledgers map. One that cannot be sealed is scanned instead, as after a crash."""
+        """Ends the log in use with a ledgers map. One that gets none is scanned instead, as after a crash."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(OSError):

@@ -100,7 +100,7 @@ class Journals:
         return end
 
     def _filled_draft(self, room: int) -> JournalDraft:
-        """A draft with that much room. An error costs a draft, never what stands in a journal: tried twice."""
+        """A draft with that much room. Tried twice: an error costs a draft, and nothing in a journal."""
         try:
             return self._fill_draft(room)
         except OSError as error:
@@ -144,13 +144,14 @@ class Journals:
             try:
                 if self._draft is None:
                     self._draft = self.new_draft()
-                if self._draft.filled_until < self._shape.size:
-                    self._draft.fill(min(FILL_STEP, self._shape.size - self._draft.filled_until))
-                return self._draft.filled_until < self._shape.size
+                missing = self._shape.size - self._draft.filled_until
+                if missing > 0:
+                    self._draft.fill(min(FILL_STEP, missing))
             except OSError:
                 # Nobody waits for it: the leader that needs the room tries again, and hears of it.
                 self._give_up_draft()
                 return False
+            return missing > FILL_STEP
 
     def discard_draft(self) -> None:
         """Removes the draft that nobody will use; an opening would do it as well."""

@@ -75,7 +75,7 @@ class Reading:
         return None if packed is None else self._record_at(packed, ledger_id, entry_id)
 
     def entry(self, ledger_id: int, entry_id: int) -> Entry | None:
-        """The entry, its digest and its ids verified; `None` if there is none. `EntryUnreadable` otherwise."""
+        """The entry, digest and ids verified; `None` if there is none. `EntryUnreadable` otherwise."""
         record = self.record(ledger_id, entry_id)
         return None if record is None else self._decoded(record, ledger_id, entry_id)
 

@@ -91,7 +91,7 @@ class Scanning:
         return self._verified(ledger_id, first, b"".join(records), *_laid_out(records))
 
     def _places(self, tables: Tables, ledger_id: int, first: int, last: int) -> list[int]:
-        """The offsets, in one log, of consecutive entries that are close together; its packed log id in front."""
+        """The packed locations of consecutive entries that lie close together in one log."""
         found = self._index.places(ledger_id, first, min(_PLACES, last - first + 1))
         if not found or found[0][0] != first:
             return []
@@ -135,7 +135,7 @@ class Scanning:
         return self._verified(ledger_id, entry_id, record, *_laid_out([record]))
 
     def _verified(self, ledger_id: int, first: int, data: bytes, starts: list[int], ends: list[int]) -> Block:
-        """The block up to the first entry that is wrong; if that is the very first, it is `EntryUnreadable`."""
+        """The block up to the first entry that is wrong; `EntryUnreadable` if that is the very first."""
         sound = len(starts)
         for index, start in enumerate(starts):
             _, found_ledger, found_entry = PREFIX.unpack_from(data, start - _LENGTH_SIZE)

@@ -246,7 +246,7 @@ class Store:
 
 
 class Ledger:
-    """One ledger of a store: append to it, read it, follow it. Cheap to make, and as shareable as its store."""
+    """One ledger of a store: append to it, read it, follow it. Cheap to make, and shared like its store."""
 
     __slots__ = ("_committer", "_latch", "_parts", "_store", "id")
 
@@ -299,7 +299,7 @@ class Ledger:
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, entry_id: int) -> Entry:
-        """The entry, its digest verified. `NoSuchEntry` if there is none, `EntryUnreadable` if it is damaged."""
+        """The entry, its digest verified. `NoSuchEntry` if there is none, `EntryUnreadable` if damaged."""
         self._latch.check_reads()
         _check_id("entry", entry_id)
         try:
@@ -315,7 +315,7 @@ class Ledger:
         raise NoSuchEntry(self.id, entry_id)
 
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[Entry]:
-        """The entries from `first` to `last`, both included, read ahead and verified; to the end without `last`.
+        """The entries from `first` to `last`, both included, or to the end; read ahead and verified.
 
         Lazy, in bounded memory. One that is missing raises `NoSuchEntry` when its turn comes.
         """

@@ -138,14 +138,14 @@ class Turnstile(Generic[Load]):
         try:
             turn.is_begun = True
             self._work(turn.load)
-        except BaseException as raised:  # noqa: BLE001 - everybody in the turn is told
+        except BaseException as raised:
             error = raised
         self.end(turn, error)
         if error is not None and not isinstance(error, Exception):
             raise error  # a Ctrl-C is for the caller, not for those it worked for
 
     def _leave(self, turn: Turn[Load]) -> None:
-        """A caller was interrupted: if it leads the turn, or the turn was given to it, others depend on it."""
+        """A caller was interrupted: if it leads the turn, or is to lead it, others depend on it."""
         if turn.leader == threading.get_ident():
             self._finish(turn)
             return

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from storage.files import ReadFile
 
 CHUNK_SIZE = 512 << 10
-"""A larger buffer goes back to the system between two chunks, and its page faults are paid again each time."""
+"""A larger buffer goes back to the system between two chunks: its page faults would be paid each time."""
 
 _ZEROS = bytes(CHUNK_SIZE)
 

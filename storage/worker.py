@@ -79,5 +79,5 @@ class ThreadWorker:
                 pause = self._step()
                 if pause != AT_ONCE:
                     self._woken.wait(pause)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the work has stopped, and must be known to have
+        except BaseException as error:
             self._on_failure(error)

@@ -7,8 +7,9 @@ import errno
 import os
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,17 @@ from stepped import LEDGERS, SMALL, Site, payloads
 
 from recovery import open_store
 from recovery.crashlab import Refused, Stopped, Verb, When
-from storage import DiskFull, Entry, InvalidEntry, StoreClosed, StoreConfig, turnstile
+from storage import (
+    DiskFull,
+    Entry,
+    InvalidEntry,
+    StoreClosed,
+    StoreConfig,
+    StoreFailed,
+    commit,
+    tail,
+    turnstile,
+)
 from storage.entry import ID_MAX
 from storage.report import IndexFound
 from storage.turnstile import Turnstile
@@ -26,7 +37,7 @@ from storage.worker import ThreadWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import CodeType, FrameType
+    from types import CodeType, FrameType, ModuleType
 
     from storage.commit import Load
     from storage.store import Store
@@ -46,7 +57,7 @@ def in_time(act: Callable[[], object]) -> bool:
 
 def enter(store: Store, ledger_id: int, *texts: bytes) -> tuple[Run, Turn[Load]]:
     committer = store._committer
-    entered = committer.enter(store._parts.tails.of(ledger_id), lambda tail: tail.append(texts))
+    entered = committer.enter(store._parts.tails.of(ledger_id), lambda end: end.append(texts))
     assert entered is not None
     return entered
 
@@ -100,13 +111,13 @@ def _interruptible(code: CodeType) -> frozenset[int]:
     return frozenset(begins | behind)
 
 
-def _interrupted(act: Callable[[], object], number: int) -> bool:
-    """Does it with a Ctrl-C at that place of the turnstile's code; whether there was one."""
-    places = 0
+def _interrupted(act: Callable[[], object], number: int, *modules: ModuleType) -> bool:
+    """Does it with a Ctrl-C at that place of the modules' code; whether there was one."""
+    places, files = 0, {one.__file__ for one in modules}
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal places
-        if frame.f_code.co_filename != turnstile.__file__:
+        if frame.f_code.co_filename not in files:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode" and frame.f_lasti in _interruptible(frame.f_code):
@@ -133,10 +144,27 @@ def test_a_ctrl_c_anywhere_in_the_turnstile_leaves_the_next_caller_a_way_through
     while True:
         number += 1
         passage: Turnstile[list[int]] = Turnstile(list, lambda _: None)
-        if not _interrupted(passage.flush, number):
+        if not _interrupted(passage.flush, number, turnstile):
             break
         assert in_time(passage.flush), f"interrupted at place {number}"
     assert number > 10
+
+
+def test_a_ctrl_c_anywhere_in_an_append_leaves_no_hole() -> None:
+    number = 0
+    while True:
+        number += 1
+        site = Site()
+        store = site.open()
+        ledger = store.ledger(1)
+        ledger.append(b"zero")
+        if not _interrupted(partial(ledger.append, b"one"), number, commit, tail, turnstile):
+            break
+        with suppress(StoreFailed):
+            ledger.append(b"two")
+        found = payloads(site.after_kill(), 1)
+        assert found[0] == b"zero", f"interrupted at place {number}"
+    assert number > 40
 
 
 def _descriptors() -> int:

@@ -41,7 +41,7 @@ def encode(entry: Entry, digester: Digester) -> bytes:
 def encode_fields(
     ledger_id: int, entry_id: int, last_add_confirmed: int, length: int, payload: bytes
 ) -> bytes:
-    """The same for an entry in parts, protected by CRC-32C: what every add of an embedded store goes through."""
+    """The same for an entry in parts, protected by CRC-32C: the way of every add of an embedded store."""
     checksum = crc32c(payload, crc32c(_HEAD.pack(ledger_id, entry_id, last_add_confirmed, length)))
     size = CRC32C_OVERHEAD + len(payload)
     return _FRONT.pack(size, ledger_id, entry_id, last_add_confirmed, length, checksum) + payload

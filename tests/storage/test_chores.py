@@ -49,7 +49,10 @@ def test_it_is_done_a_while_after_it_was_noticed_and_once() -> None:
 
 
 def test_what_is_noticed_while_it_is_done_wakes_it_again() -> None:
-    delayed, crew = made(lambda: delayed.notice())
+    def act() -> None:
+        delayed.notice()
+
+    delayed, crew = made(act)
     delayed.notice()
     crew.step()
     crew.step()

@@ -56,7 +56,7 @@ def test_whoever_comes_during_a_turn_shares_the_next_one() -> None:
         assert work.entered.wait(10)
         others = [pool.submit(put, turnstile, number) for number in range(1, 9)]
         while turnstile.open.waiting < len(others):
-            assert not any(other.done() for other in others), "nobody passes before the turn that it waits for"
+            assert not any(other.done() for other in others), "nobody passes before its turn"
         work.may_go_on.set()
         assert {call.result(10) for call in (first, *others)} == {None}
     assert [sorted(turn) for turn in work.turns] == [[0], [1, 2, 3, 4, 5, 6, 7, 8]]
