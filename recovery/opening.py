@@ -33,11 +33,12 @@ from storage.lmdb_index import LmdbPlace
 from storage.location_cache import LocationCache
 from storage.memtable import Memtable, Slot, Tables
 from storage.outcome import Damaged, Flaw
+from storage.parts import Parts
 from storage.posix_files import PosixDirectory
 from storage.reading import LogShelf, Reading
 from storage.report import IndexFound, OpenReport, ReplayProgress
 from storage.scanning import Scanning
-from storage.store import Parts, Store
+from storage.store import Store
 from storage.tail import Tails
 from storage.turnstile import new_lock
 from storage.worker import ThreadWorker

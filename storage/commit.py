@@ -11,19 +11,16 @@ table is frozen: its `covers_until` is then exact.
 
 from __future__ import annotations
 
-from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage.codec import journal as journal_codec
+from storage import grouping
 from storage.codec import record as record_codec
-from storage.codec.digest import master_key
-from storage.codec.seal import GroupFlag
 from storage.errors import DiskFull, Overloaded, StoreFailed
+from storage.grouping import Load
 from storage.journal_writer import NOTHING, Group
 from storage.memtable import Memtable, Tables
-from storage.tail import Run
 from storage.turnstile import Signal, Turnstile
 
 if TYPE_CHECKING:
@@ -33,11 +30,8 @@ if TYPE_CHECKING:
     from storage.latch import Latch
     from storage.memtable import Slot
     from storage.position import JournalPosition
-    from storage.tail import Tail, Tails
+    from storage.tail import Run, Tail, Tails
     from storage.turnstile import Turn
-
-_MASTER_KEY = master_key(b"")
-_KEY_SIZE = len(journal_codec.encode_ledger_key(0, _MASTER_KEY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +41,6 @@ class Limits:
     group_size_max: int
     memtable_size_max: int
     throttle_timeout_s: float
-
-
-@dataclass(slots=True)
-class Load:
-    """What callers have put into one turn."""
-
-    runs: list[Run] = field(default_factory=list)
-    size: int = 0
-    pending: deque[tuple[Future[int], Run]] = field(default_factory=deque)
-    wants_seal: bool = False
-    wants_freeze: bool = False
-    refused: BaseException | None = None
-    """Why it will not be done: space for an earlier turn was missing, and ids were handed back."""
-
-    def add(self, run: Run) -> None:
-        self.size += run.size  # first: what counts too much wastes room, what counts too little has none
-        self.runs.append(run)
 
 
 class Committer:
@@ -200,7 +177,7 @@ class Committer:
     def carry_over(self, records: Sequence[bytes]) -> None:
         """Makes durable what opening has read and cannot prove; it is in the active table already."""
         ledger_ids = list(dict.fromkeys(record_codec.ledger_id(record) for record in records))
-        group = _with_keys(Group(records, sum(map(len, records))), ledger_ids)
+        group = grouping.with_keys(Group(records, sum(map(len, records))), ledger_ids)
         self._durable_up_to = self._journals.carry_over(group, self._durable_up_to)
         assert self._journals.active is not None
         self._journals.active.keyed.update(ledger_ids)
@@ -239,16 +216,16 @@ class Committer:
             raise full
 
     def _write_all(self, load: Load) -> Iterator[None]:
-        for runs, group in _groups(load, self._limits.group_size_max):
+        for runs, group in grouping.groups(load, self._limits.group_size_max):
             yield from self._write(group, runs)
             self._insert(runs)
 
     def _write(self, group: Group, runs: Sequence[Run]) -> Iterator[None]:
         ledger_ids = dict.fromkeys(run.tail.ledger_id for run in runs)
         # Room for a key for each ledger, whether this journal needs it or a new one will.
-        journal = self._journals.with_room(group, _KEY_SIZE * len(ledger_ids))
+        journal = self._journals.with_room(group, grouping.KEY_SIZE * len(ledger_ids))
         unkeyed = [ledger_id for ledger_id in ledger_ids if ledger_id not in journal.keyed]
-        journal.write(_with_keys(group, unkeyed), self._durable_up_to)
+        journal.write(grouping.with_keys(group, unkeyed), self._durable_up_to)
         yield
         self._durable_up_to = journal.sync()
         journal.keyed.update(unkeyed)
@@ -324,50 +301,3 @@ class Committer:
 
 def _nobody() -> None:
     """Who is told while nobody wants to know."""
-
-
-def _groups(load: Load, size_max: int) -> Iterator[tuple[list[Run], Group]]:
-    """The runs in groups of at most this size; only a single larger entry makes a larger one."""
-    if load.runs and load.size <= size_max:
-        yield load.runs, _group(load.runs, load.size)
-        return
-    members: list[Run] = []
-    size = 0
-    for run in load.runs:
-        for part in _parts(run, size_max):
-            if members and size + part.size > size_max:
-                yield members, _group(members, size)
-                members, size = [], 0
-            members.append(part)
-            size += part.size
-    if members:
-        yield members, _group(members, size)
-
-
-def _parts(run: Run, size_max: int) -> Iterator[Run]:
-    """The run itself if it fits into one group, which then keeps all of it or nothing."""
-    if run.size <= size_max:
-        yield run
-        return
-    first, size = 0, 0
-    for at, record in enumerate(run.records):
-        if size and size + len(record) > size_max:
-            yield Run(run.tail, run.first_id + first, run.records[first:at], size, whole=run)
-            first, size = at, 0
-        size += len(record)
-    yield Run(run.tail, run.first_id + first, run.records[first:], size, whole=run)
-
-
-def _group(members: Sequence[Run], size: int) -> Group:
-    records = members[0].records if len(members) == 1 else [one for run in members for one in run.records]
-    # Of a run that was too large for one group a part may be kept; that is said where it is offered.
-    is_atomic = len(records) > len(members)
-    return Group(records, size, GroupFlag.ATOMIC if is_atomic else GroupFlag.NONE)
-
-
-def _with_keys(group: Group, ledger_ids: Sequence[int]) -> Group:
-    """A bookie skips the records of a ledger whose key its journal does not hold: keys go in front."""
-    if not ledger_ids:
-        return group
-    keys = [journal_codec.encode_ledger_key(ledger_id, _MASTER_KEY) for ledger_id in ledger_ids]
-    return Group([*keys, *group.records], group.size + sum(map(len, keys)), group.flags)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType, ModuleType
 
-    from storage.commit import Load
+    from storage.grouping import Load
     from storage.store import Store
     from storage.tail import Run
     from storage.turnstile import Turn

@@ -61,8 +61,9 @@ if TYPE_CHECKING:
     from simulated_store import Shape, Sitting, SteppedWorker
 
     from recovery.crashlab import Fate, Fault
-    from storage.commit import Load
-    from storage.store import Ledger, Store
+    from storage.grouping import Load
+    from storage.ledger import Ledger
+    from storage.store import Store
     from storage.turnstile import Turn
 
     Death = tuple[int, bool, Fate | None]

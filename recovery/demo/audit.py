@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from recovery.demo.workload import Workload
+    from storage.ledger import Ledger
     from storage.report import OpenReport, ReplayProgress
-    from storage.store import Ledger, Store
+    from storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)

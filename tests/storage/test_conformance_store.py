@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from recovery.crashlab import Operation
-    from storage.store import Ledger, Store
+    from storage.ledger import Ledger
+    from storage.store import Store
 
 KIB = 1 << 10
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from recovery.crashlab import Fault, Operation
-    from storage.store import Ledger, Store
+    from storage.ledger import Ledger
+    from storage.store import Store
 
 LOG_SYNC = When(verb=Verb.SYNC, name="*.log*")
 

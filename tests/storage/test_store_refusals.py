@@ -38,7 +38,8 @@ from storage.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.store import Ledger, Store
+    from storage.ledger import Ledger
+    from storage.store import Store
 
 ROOT = Path(__file__).parent.parent.parent
 QUIET = StoreConfig(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.entry import Entry
-    from storage.store import Ledger, Store
+    from storage.ledger import Ledger
+    from storage.store import Store
 
 # ── in a journal ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ from storage import DiskFull, StoreConfig, filenames
 from storage.filenames import FileKind
 
 if TYPE_CHECKING:
-    from storage.store import Ledger
+    from storage.ledger import Ledger
 
 PAYLOAD = bytes(1024)
 LARGE_TABLE = StoreConfig(

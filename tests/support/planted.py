@@ -115,7 +115,7 @@ PLANTED = (
     _one(
         "append-many-not-atomic",
         "a group that began as atomic is kept whole or not at all",
-        COMMIT,
+        "storage/grouping.py",
         "GroupFlag.ATOMIC if is_atomic else GroupFlag.NONE",
         "GroupFlag.NONE",
     ),

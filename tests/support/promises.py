@@ -16,7 +16,8 @@ from storage.errors import NoSuchEntry
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from storage.store import Ledger, Store
+    from storage.ledger import Ledger
+    from storage.store import Store
 
 Ids = tuple[int, int]
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from promises import Seen
 
     from recovery.crashlab import Fate, Fault
-    from storage.commit import Load
+    from storage.grouping import Load
     from storage.store import Store
     from storage.tail import Run, Tail
     from storage.turnstile import Turn
@@ -320,7 +320,7 @@ class World:
             put = committer._put(tail, self._payload())
             if put is not None:
                 self._waiting.append(_Waiting(self._invoke(turn.load.runs[-1]), turn, put[0]))
-                self._store.notice_submit()
+                self._store._flushing.notice()
 
     def _invoke(self, run: Run) -> int:
         entries = [_decoded(record) for record in run.records]
