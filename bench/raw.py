@@ -41,7 +41,7 @@ class RawFile:
 
 def group(count: int, payload: bytes) -> bytes:
     """What the journal of a store is given for so many entries added at once."""
-    records = [record.encode_fields(1, entry, entry - 1, 0, payload) for entry in range(count)]
+    records = [record.encode_front(1, entry, entry - 1, 0, payload) + payload for entry in range(count)]
     flags = GroupFlag.ATOMIC if count > 1 else GroupFlag.NONE
     one = Seal(1, 0, 1, ALIGNMENT, JournalPosition(1, ALIGNMENT), count, flags)
     return b"".join(seal.encode_group(records, one, ALIGNMENT))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from storage.codec.record import FRONT_SIZE
 from storage.memtable import Memtable, Tables
 from storage.position import START
 
@@ -30,15 +31,14 @@ def full_table() -> Memtable:
 
 
 @SIZES
-@pytest.mark.parametrize("counted", ["counted by the caller", "not counted"])
-def test_insert_a_run(benchmark: BenchmarkFixture, size: int, counted: str) -> None:
+def test_insert_a_run(benchmark: BenchmarkFixture, size: int) -> None:
     run = records(size)
-    total = sum(map(len, run)) if counted == "counted by the caller" else None
+    fronts, payloads = [one[:FRONT_SIZE] for one in run], [one[FRONT_SIZE:] for one in run]
 
     def insert() -> Memtable:
         table = Memtable(START)
         table.insert(1, 0, ONE)
-        table.insert(1, 1, run, total)
+        table.insert_parts(1, 1, fronts, payloads, size * COUNT)
         return table
 
     assert len(benchmark(insert)) == COUNT + 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from recovery import founding
 from recovery.founding import Layout
-from recovery.leftovers import check_log, check_logs, remove_drafts, remove_leftover_logs, unknown_names
+from recovery.leftovers import check_logs, remove_drafts, remove_leftover_logs, unknown_names
 from recovery.rebuild import rebuild
 from recovery.replay import Replay
 from recovery.torn import save_torn_tails
@@ -199,8 +199,6 @@ class Opening:
             raise CorruptionError(
                 filenames.LAST_MARK, 0, "damaged, and the index cannot stand in for it", "MRK-001"
             )
-        if mark.trailer is not None and mark.trailer.log_end is not None:
-            check_log(self._layout.ledgers, mark.trailer.log_end)
         if isinstance(index, Damaged):
             self._findings.append(f"IDX-004 {filenames.INDEX}: {index}")
         rebuilt = rebuild(self._place, self._layout.ledgers, mark, store_id)

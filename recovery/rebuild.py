@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recovery.declared import AllCrc32c
+from recovery.lineage import trace
 from storage import entrylog_scan, filenames
 from storage.codec import entrylog as codec
 from storage.codec.digest import DigestCheck
 from storage.codec.survey import EntryVerifier
-from storage.entry_logs import log_ids
 from storage.entrylog_reader import EntryLogReader, LogEntry
 from storage.entrylog_scan import Hole
-from storage.errors import CorruptionError
 from storage.index_state import IndexState
 from storage.outcome import Damaged, EndOfData, Torn
 
@@ -36,35 +35,24 @@ class Rebuilt:
 
 
 def rebuild(place: IndexPlace, directory: Directory, mark: Mark, store_id: bytes) -> Rebuilt:
-    """An index of all that the logs held at the mark; later logs of an interrupted checkpoint do not count.
+    """An index of all that the logs held at the mark. What an interrupted checkpoint has left does not count.
 
-    The order of the logs is that of their ids: of an entry that stands in two, the later counts.
+    Raises before anything is written when a log is missing, or shorter than it was.
     """
     assert mark.trailer is not None, "a bookie's mark is not ours to rebuild from"
+    lineage = trace(directory, mark.trailer, store_id)
     draft = place.draft()
-    findings: list[str] = []
+    findings = list(lineage.findings)
     ends: dict[int, int] = {}
-    log_end = mark.trailer.log_end
-    for log_id in sorted(log_ids(directory)):
+    for log_id, end in lineage.logs:
         with directory.open(filenames.entry_log(log_id)) as file:
-            if _is_of_later(file, mark.trailer.generation, store_id):
-                continue
-            end = log_end.offset if log_end is not None and log_end.log_id == log_id else None
             ends[log_id] = _LogIndexing(draft, file, log_id, end, findings).run()
-    if log_end is not None and log_end.log_id not in ends:
-        name = filenames.entry_log(log_end.log_id)
-        raise CorruptionError(name, 0, "missing, and the mark names it", "ELG-005")
+    log_end = mark.trailer.log_end
     last_log = None if log_end is None else log_end.log_id
     state = IndexState(mark.trailer.generation, mark.position, last_log, ends, mark.trailer.rows_end)
     with draft.change() as change:
         change.commit(state)
     return Rebuilt(draft.publish(), tuple(findings))
-
-
-def _is_of_later(file: ReadFile, generation: int, store_id: bytes) -> bool:
-    header = codec.decode_header(file.read(0, codec.HEADER_SIZE))
-    origin = header.origin if isinstance(header, codec.Header) else None
-    return origin is not None and origin.store_id == store_id and origin.generation > generation
 
 
 class _LogIndexing:
@@ -111,7 +99,7 @@ class _LogIndexing:
             self._flush()
 
     def _stopped(self, stop: Stop) -> None:
-        # Behind the known end, and at the end of a log that a crash left open, lie leftovers.
+        # Behind the known end lie leftovers; and where no end is known, they may begin anywhere.
         if self._end is not None and stop.offset < self._end:
             self._finding("ELG-004", stop.offset, f"sound only up to here, written up to {self._end}")
 

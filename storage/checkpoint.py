@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from storage import journals, lastmark
 from storage.codec.mark import Mark, Trailer
 from storage.index_state import IndexState
-from storage.position import LogPosition
 from storage.turnstile import Signal
 from storage.worker import AT_ONCE
 
@@ -200,7 +199,7 @@ class Checkpointer:
 
     def _write_sorted(self, frozen: Memtable) -> Generator[Pause, None, list[Places]]:
         places = []
-        self._logs.begin(self.state.generation + 1)
+        self._logs.begin(self.state)
         for ledger_id in frozen.ledgers():
             for entry_ids, records in frozen.runs(ledger_id):
                 for piece in _pieces(records):
@@ -263,8 +262,7 @@ class Checkpointer:
 
 def mark_of(state: IndexState, newest_journal: int) -> Mark:
     """The mark that says what the index's state says."""
-    log_end = None if state.last_log is None else LogPosition(state.last_log, state.log_ends[state.last_log])
-    return Mark(state.mark, Trailer(state.generation, newest_journal, log_end, state.rows_end))
+    return Mark(state.mark, Trailer(state.generation, newest_journal, state.log_end, state.rows_end))
 
 
 def _pieces(records: Sequence[bytes]) -> Iterator[slice]:

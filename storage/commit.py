@@ -26,6 +26,7 @@ from storage.turnstile import Signal, Turnstile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from storage.entry import Entry
     from storage.journals import Journals
     from storage.latch import Latch
     from storage.memtable import Slot
@@ -79,9 +80,9 @@ class Committer:
         run = self._wait_through(lambda tail: tail.append(payloads), ledger_id)
         return range(run.first_id, run.first_id + len(run.records))
 
-    def place(self, ledger_id: int, entry_id: int, length: int, record: bytes) -> None:
-        """Returns when a crash can no longer lose the record of an entry made by the caller."""
-        self._wait_through(lambda tail: tail.place(entry_id, length, record), ledger_id)
+    def place(self, entry: Entry) -> None:
+        """Returns when a crash can no longer lose the entry, whose id the caller has chosen."""
+        self._wait_through(lambda tail: tail.place(entry), entry.ledger_id)
 
     def _wait_through(self, make: Callable[[Tail], Run], ledger_id: int) -> Run:
         tail = self._tails.of(ledger_id)
@@ -177,7 +178,7 @@ class Committer:
     def carry_over(self, records: Sequence[bytes]) -> None:
         """Makes durable what opening has read and cannot prove; it is in the active table already."""
         ledger_ids = list(dict.fromkeys(record_codec.ledger_id(record) for record in records))
-        group = grouping.with_keys(Group(records, sum(map(len, records))), ledger_ids)
+        group = grouping.with_keys(Group(records, len(records), sum(map(len, records))), ledger_ids)
         self._durable_up_to = self._journals.carry_over(group, self._durable_up_to)
         assert self._journals.active is not None
         self._journals.active.keyed.update(ledger_ids)
@@ -236,7 +237,7 @@ class Committer:
     def _insert(self, runs: Sequence[Run]) -> None:
         active = self._slot.tables.active
         for run in runs:
-            active.insert(run.tail.ledger_id, run.first_id, run.records, run.size)
+            active.insert_parts(run.tail.ledger_id, run.first_id, run.fronts, run.payloads, run.size)
         # Behind the insert: a mark must never cover what is not in the table.
         active.covers_until = self._durable_up_to
         for run in runs:

@@ -10,11 +10,13 @@ from storage.codec.entrylog import Origin
 from storage.entrylog_writer import EntryLogWriter
 from storage.filenames import FileKind
 from storage.log_ids import next_log_id, taken_by
+from storage.position import LogPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from storage.files import Directory
+    from storage.index_state import IndexState
 
 
 class EntryLogs:
@@ -28,6 +30,8 @@ class EntryLogs:
         self._store_id = store_id
         self._size_max = size_max
         self._generation = 0
+        self._newest: LogPosition | None = None
+        """The newest log that counts if this checkpoint ends, and its end."""
         self._writer: EntryLogWriter | None = None
         self._begun: list[int] = []
         self._names_are_durable = True
@@ -37,11 +41,13 @@ class EntryLogs:
         """Bytes that wait for a sync."""
         return 0 if self._writer is None else self._writer.unsynced
 
-    def begin(self, generation: int) -> None:
-        """A checkpoint begins, in the log in use or in a new one."""
+    def begin(self, committed: IndexState) -> None:
+        """A checkpoint begins on top of what is committed, in the log in use or in a new one."""
         self.ends = {}
         self._begun = []
-        self._generation = generation
+        self._generation = committed.generation + 1
+        # Not what an attempt that was given up has written: of its logs nothing counts behind this.
+        self._newest = committed.log_end
         if self._writer is not None:
             self._writer.begin()
 
@@ -50,6 +56,7 @@ class EntryLogs:
         writer = self._with_room(sum(map(len, records)))
         locations = writer.append(ledger_id, records)
         self.ends[writer.log_id] = writer.end
+        self._newest = LogPosition(writer.log_id, writer.end)
         return locations
 
     def _with_room(self, size: int) -> EntryLogWriter:
@@ -60,9 +67,9 @@ class EntryLogs:
         if self._writer is None:
             log_id = next_log_id(taken_by(self._directory.names()), self.last_log)
             self._names_are_durable = False
-            self._writer = EntryLogWriter.create(
-                self._directory, log_id, Origin(self._store_id, self._generation)
-            )
+            # What it notes was synced before the roll, and counts if this log does: both, or neither.
+            origin = Origin(self._store_id, self._generation, self._newest)
+            self._writer = EntryLogWriter.create(self._directory, log_id, origin)
             self.last_log = log_id
             self._begun.append(log_id)
         return self._writer

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from storage.codec import journal as journal_codec
 from storage.codec.digest import master_key
+from storage.codec.record import FRONT_SIZE
 from storage.codec.seal import GroupFlag
 from storage.journal_writer import Group
 from storage.tail import Run
@@ -61,20 +62,30 @@ def _parts(run: Run, size_max: int) -> Iterator[Run]:
     if run.size <= size_max:
         yield run
         return
-    first, size = 0, 0
-    for at, record in enumerate(run.records):
-        if size and size + len(record) > size_max:
-            yield Run(run.tail, run.first_id + first, run.records[first:at], size, whole=run)
+    first, size, length = 0, 0, run.length - sum(map(len, run.payloads))
+    for at, payload in enumerate(run.payloads):
+        added = FRONT_SIZE + len(payload)
+        if size and size + added > size_max:
+            yield _part(run, slice(first, at), size, length)
             first, size = at, 0
-        size += len(record)
-    yield Run(run.tail, run.first_id + first, run.records[first:], size, whole=run)
+        size += added
+        length += len(payload)
+    yield _part(run, slice(first, None), size, length)
+
+
+def _part(run: Run, part: slice, size: int, length: int) -> Run:
+    first_id = run.first_id + part.start
+    return Run(run.tail, first_id, run.fronts[part], run.payloads[part], size, length, whole=run)
 
 
 def _group(members: Sequence[Run], size: int) -> Group:
-    records = members[0].records if len(members) == 1 else [one for run in members for one in run.records]
+    buffers = [
+        part for run in members for parts in zip(run.fronts, run.payloads, strict=True) for part in parts
+    ]
+    count = len(buffers) // 2
     # Of a run that was too large for one group a part may be kept; that is said where it is offered.
-    is_atomic = len(records) > len(members)
-    return Group(records, size, GroupFlag.ATOMIC if is_atomic else GroupFlag.NONE)
+    is_atomic = count > len(members)
+    return Group(buffers, count, size, GroupFlag.ATOMIC if is_atomic else GroupFlag.NONE)
 
 
 def with_keys(group: Group, ledger_ids: Sequence[int]) -> Group:
@@ -82,4 +93,5 @@ def with_keys(group: Group, ledger_ids: Sequence[int]) -> Group:
     if not ledger_ids:
         return group
     keys = [journal_codec.encode_ledger_key(ledger_id, _MASTER_KEY) for ledger_id in ledger_ids]
-    return Group([*keys, *group.records], group.size + sum(map(len, keys)), group.flags)
+    size = group.size + sum(map(len, keys))
+    return Group([*keys, *group.buffers], len(keys) + group.count, size, group.flags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from storage.position import START, JournalPosition
+from storage.position import START, JournalPosition, LogPosition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,3 +25,8 @@ class IndexState:
     """For each log where its durable content ends. What lies behind is a leftover."""
     rows_end: int = 0
     """Where the durable content of the ledger rows ends."""
+
+    @property
+    def log_end(self) -> LogPosition | None:
+        """Where the durable content of the log written last ends."""
+        return None if self.last_log is None else LogPosition(self.last_log, self.log_ends[self.last_log])

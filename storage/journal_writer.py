@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from storage import filenames
@@ -28,7 +29,9 @@ _ATOMIC_MARK_SIZE = len(seal_codec.encode_atomic_mark())
 class Group:
     """What one leader writes with one write and one sync."""
 
-    records: Sequence[bytes]
+    buffers: Sequence[bytes]
+    """Its records, one behind the other, in as many pieces as it may be."""
+    count: int
     size: int
     flags: GroupFlag = GroupFlag.NONE
 
@@ -38,7 +41,7 @@ class Group:
         return _ATOMIC_MARK_SIZE + size + seal_codec.padding_size(size, alignment) + alignment
 
 
-NOTHING = Group((), 0)
+NOTHING = Group((), 0, 0)
 """An empty group vouches for the one before it."""
 
 
@@ -99,6 +102,7 @@ class JournalWriter:
         self.keyed: set[int] = set()
         """The ledgers whose key is logged in this file: a bookie skips records of a ledger without one."""
         self._file = file
+        self._assembly = BytesIO()
         self._salt = salt
         self._alignment = alignment
         self._filled_until = filled_until
@@ -127,14 +131,21 @@ class JournalWriter:
             self.sequence + 1,
             self.end,
             durable_up_to,
-            len(group.records),
+            group.count,
             group.flags,
         )
-        content = [b"".join(group.records)] if group.records else []
-        buffers = seal_codec.encode_group(content, seal, self._alignment)
-        self._written_until = self.end + sum(map(len, buffers))
-        self._file.write(self.end, buffers)
-        self.needs_vouching = bool(group.records)
+        with self._joined(group) as content:
+            buffers = seal_codec.encode_group([content] if group.count else [], seal, self._alignment)
+            self._written_until = self.end + sum(map(len, buffers))
+            self._file.write(self.end, buffers)
+        self.needs_vouching = group.count > 0
+
+    def _joined(self, group: Group) -> memoryview:
+        """The group's records in one piece, until the next group takes its place."""
+        # The same memory for each group: fresh memory costs more than what is copied into it.
+        self._assembly.seek(0)
+        self._assembly.writelines(group.buffers)
+        return self._assembly.getbuffer()[: group.size]
 
     def sync(self) -> JournalPosition:
         """When it returns, the group is durable, and the place behind it is the journal's end."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
+    from storage.config import StoreConfig
     from storage.parts import Parts
     from storage.scanning import Block
 
@@ -49,7 +50,7 @@ class Ledger:
     def append(self, payload: Payload) -> int:
         """The id of the new entry, when a crash can no longer lose it."""
         self._latch.check_reads()
-        return self._committer.append(self.id, (self._checked(payload),)).start
+        return self._committer.append(self.id, (checked_payload(payload, self._parts.config),)).start
 
     def append_many(self, payloads: Iterable[Payload]) -> range:
         """The ids of the new entries, consecutive, when a crash can no longer lose any of them.
@@ -58,7 +59,7 @@ class Ledger:
         leaves all of them or none; of more than that it, or a full disk, may leave the first ones.
         """
         self._latch.check_reads()
-        checked = [self._checked(payload) for payload in payloads]
+        checked = [checked_payload(payload, self._parts.config) for payload in payloads]
         return self._committer.append(self.id, checked) if checked else range(0)
 
     def submit(self, payload: Payload) -> Future[int]:
@@ -68,17 +69,9 @@ class Ledger:
         within `group_wait_s`.
         """
         self._latch.check_reads()
-        future = self._committer.submit(self.id, self._checked(payload))
+        future = self._committer.submit(self.id, checked_payload(payload, self._parts.config))
         self._notice_submit()
         return future
-
-    def _checked(self, payload: Payload) -> bytes:
-        data = payload if type(payload) is bytes else bytes(memoryview(payload))
-        size = record_codec.CRC32C_OVERHEAD + len(data)
-        limit = self._parts.config.entry_size_max
-        if size > limit:
-            raise EntryTooLarge(size, limit)
-        return data
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -180,6 +173,15 @@ class Ledger:
         """
         with self._latch.reading():
             return self._parts.reading.last_add_confirmed(self._parts.tails.of(self.id))
+
+
+def checked_payload(payload: Payload, config: StoreConfig) -> bytes:
+    """The payload as bytes that nobody can change any more; raises if there are too many of them."""
+    data = payload if type(payload) is bytes else bytes(memoryview(payload))
+    size = record_codec.CRC32C_OVERHEAD + len(data)
+    if size > config.entry_size_max:
+        raise EntryTooLarge(size, config.entry_size_max)
+    return data
 
 
 def check_id(what: str, number: int) -> None:

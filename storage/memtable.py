@@ -4,13 +4,17 @@ One thread inserts; any number read meanwhile, without a lock. What they rely on
 one operation on a list or a dict at a time, and on these orders:
 
     a new ledger     is filled before the table has it
-    the run          of a ledger only grows and never moves: a place in it belongs to the same entry for ever
-    a stray          that the run has reached is appended to the run, and only then leaves the strays: whoever
-                     looks among the strays first, and then in the run, finds it in one of them
+    the run          of a ledger only grows, and no place in it ever changes: first the fronts, then the
+                     payloads, whose number says how long it is
+    a stray          counts before the run, where the same id may stand in an older copy. One that the run has
+                     reached is appended to the run, and only then leaves the strays: whoever looks among the
+                     strays first, and then in the run, finds it in one of them
     the largest id   is raised when its record can be found
 
-An entry is one record, put in its place as a whole; of several entries inserted at once a reader may see the
-first before the last. Which entries may be told of is for others to say (`storage.tail`).
+A record in the run lies in two parts: its front, 40 bytes in a row with the others', and its payload, which is
+the caller's own object. Copying each payload would cost more than all the rest of an add. Of several entries
+inserted at once a reader may see the first before the last. Which entries may be told of is for others to say
+(`storage.tail`).
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from storage.codec.record import FRONT_SIZE
 from storage.entry import NO_ENTRY
 
 if TYPE_CHECKING:
@@ -32,6 +37,8 @@ RECORD_OVERHEAD = 49
 STRAY_OVERHEAD = 90
 """What it costs beyond that while it is a stray: the id as an object, and a share of a dict."""
 
+_JOINED = 256
+
 LEDGER_OVERHEAD = 400
 """What a ledger costs, however few its entries."""
 
@@ -39,11 +46,12 @@ LEDGER_OVERHEAD = 400
 class _Entries:
     """The entries of one ledger: a run without a gap, and strays before and behind it."""
 
-    __slots__ = ("_changes", "_ordered", "first", "highest_stray", "run", "strays")
+    __slots__ = ("_changes", "_ordered", "first", "fronts", "highest_stray", "run", "strays")
 
-    def __init__(self, first_id: int, records: Sequence[bytes]) -> None:
+    def __init__(self, first_id: int) -> None:
         self.first = first_id
-        self.run = list(records)
+        self.fronts = bytearray()
+        self.run: list[bytes] = []
         self.strays: dict[int, bytes] = {}
         self.highest_stray = NO_ENTRY
         """The largest id that ever was a stray; above the run's end as long as one lies behind it."""
@@ -61,17 +69,17 @@ class _Entries:
 
     # ── the writer's ─────────────────────────────────────────────────────────────────────────────────
 
+    def extend(self, fronts: bytes, payloads: Sequence[bytes]) -> None:
+        """Takes the entries behind the run."""
+        self.fronts += fronts
+        self.run += payloads
+
     def put(self, entry_id: int, record: bytes) -> int:
         """Takes an entry with any id; answers with the bytes of memory that it adds."""
-        at = entry_id - self.first
-        if 0 <= at < len(self.run):
-            added = len(record) - len(self.run[at])
-            self.run[at] = record
-            return added
-        if at == len(self.run):
-            self.run.append(record)
-            return len(record) + RECORD_OVERHEAD + self._join_strays()
-        return self._put_stray(entry_id, record)
+        if entry_id != self.end:
+            return self._put_stray(entry_id, record)
+        self.extend(record[:FRONT_SIZE], (record[FRONT_SIZE:],))
+        return len(record) + RECORD_OVERHEAD + self._join_strays()
 
     def _put_stray(self, entry_id: int, record: bytes) -> int:
         replaced = self.strays.get(entry_id)
@@ -87,13 +95,22 @@ class _Entries:
         added = 0
         while (record := self.strays.get(entry_id := self.end)) is not None:
             # Before it leaves the strays: a reader in between must find it in one of them.
-            self.run.append(record)
+            self.extend(record[:FRONT_SIZE], (record[FRONT_SIZE:],))
             del self.strays[entry_id]
             self._changes += 1
             added -= STRAY_OVERHEAD
         return added
 
     # ── the readers' ─────────────────────────────────────────────────────────────────────────────────
+
+    def __len__(self) -> int:
+        newer = sum(1 for entry_id in self._ordered_strays() if self.first <= entry_id < self.end)
+        return len(self.run) + len(self.strays) - newer
+
+    def record(self, at: int) -> bytes:
+        """The record in that place of the run."""
+        start = FRONT_SIZE * at
+        return b"".join((self.fronts[start : start + FRONT_SIZE], self.run[at]))
 
     def ids_from(self, first: int, count: int) -> list[int]:
         strays = self._ordered_strays()  # before the run's end is read: what left them since is in the run
@@ -110,9 +127,13 @@ class _Entries:
         split = bisect_left(strays, self.first)
         if split:
             yield strays[:split], [self.strays[entry_id] for entry_id in strays[:split]]
-        yield range(self.first, self.end), self.run
-        if split < len(strays):
-            yield strays[split:], [self.strays[entry_id] for entry_id in strays[split:]]
+        # Joined a part at a time: all of a table once more would be as much memory again.
+        for start in range(0, len(self.run), _JOINED):
+            ids = range(self.first + start, min(self.first + start + _JOINED, self.end))
+            yield ids, [self.strays.get(one) or self.record(one - self.first) for one in ids]
+        behind = bisect_left(strays, self.end)
+        if behind < len(strays):
+            yield strays[behind:], [self.strays[entry_id] for entry_id in strays[behind:]]
 
     def _ordered_strays(self) -> list[int]:
         # The number of changes is read first, and raised by the writer behind each change: what was sorted
@@ -138,40 +159,39 @@ class Memtable:
 
     def __len__(self) -> int:
         """How many entries there are, between two inserts."""
-        return sum(len(entries.run) + len(entries.strays) for entries in list(self._ledgers.values()))
+        return sum(map(len, list(self._ledgers.values())))
 
     # ── the writer's ─────────────────────────────────────────────────────────────────────────────────
 
-    def insert(
-        self, ledger_id: int, first_id: int, records: Sequence[bytes], size: int | None = None
-    ) -> None:
-        """Takes records with consecutive ids; of an id inserted again the newer copy stays.
+    def insert(self, ledger_id: int, first_id: int, records: Sequence[bytes]) -> None:
+        """Takes records with consecutive ids; of an id inserted again the newer copy stays."""
+        fronts = [record[:FRONT_SIZE] for record in records]
+        payloads = [record[FRONT_SIZE:] for record in records]
+        self.insert_parts(ledger_id, first_id, fronts, payloads, sum(map(len, records)))
 
-        `size` is what the records measure together, if the caller has counted it.
-        """
+    def insert_parts(
+        self, ledger_id: int, first_id: int, fronts: Sequence[bytes], payloads: Sequence[bytes], size: int
+    ) -> None:
+        """The same for records in their two parts, which measure `size` together; keeps the payloads."""
         assert not self._is_frozen, "a frozen table never changes"
         entries = self._ledgers.get(ledger_id)
         if entries is None:
-            self._begin(ledger_id, first_id, records)
-            return
-        run = entries.run
-        if first_id != entries.first + len(run) or first_id <= entries.highest_stray:
-            self._put_each(entries, first_id, records)
-            return
-        run += records
-        count = len(records)
-        if size is None:
-            size = len(records[0]) if count == 1 else sum(map(len, records))
-        self.size += size + RECORD_OVERHEAD * count
+            self._begin(ledger_id, first_id, fronts, payloads, size)
+        elif first_id != entries.end or first_id <= entries.highest_stray:
+            for entry_id, parts in enumerate(zip(fronts, payloads, strict=True), first_id):
+                self.size += entries.put(entry_id, b"".join(parts))
+        else:
+            entries.extend(fronts[0] if len(fronts) == 1 else b"".join(fronts), payloads)
+            self.size += size + RECORD_OVERHEAD * len(payloads)
 
-    def _begin(self, ledger_id: int, first_id: int, records: Sequence[bytes]) -> None:
-        if records:
-            self._ledgers[ledger_id] = _Entries(first_id, records)
-            self.size += sum(map(len, records)) + RECORD_OVERHEAD * len(records) + LEDGER_OVERHEAD
-
-    def _put_each(self, entries: _Entries, first_id: int, records: Sequence[bytes]) -> None:
-        for entry_id, record in enumerate(records, first_id):
-            self.size += entries.put(entry_id, record)
+    def _begin(
+        self, ledger_id: int, first_id: int, fronts: Sequence[bytes], payloads: Sequence[bytes], size: int
+    ) -> None:
+        if payloads:
+            entries = _Entries(first_id)
+            entries.extend(b"".join(fronts), payloads)
+            self._ledgers[ledger_id] = entries
+            self.size += size + RECORD_OVERHEAD * len(payloads) + LEDGER_OVERHEAD
 
     def freeze(self) -> None:
         """Nothing is inserted from now on: whoever writes the table down sees all of it."""
@@ -187,8 +207,8 @@ class Memtable:
         # The strays first, see above. Hardly a ledger has any.
         if entries.strays and (record := entries.strays.get(entry_id)) is not None:
             return record
-        run, at = entries.run, entry_id - entries.first
-        return run[at] if 0 <= at < len(run) else None
+        at = entry_id - entries.first
+        return entries.record(at) if 0 <= at < len(entries.run) else None
 
     def last_id(self, ledger_id: int) -> int | None:
         """The largest id of a ledger, if any of its entries is here."""
@@ -205,7 +225,7 @@ class Memtable:
         return sorted(self._ledgers)
 
     def runs(self, ledger_id: int) -> Iterator[tuple[list[int] | range, list[bytes]]]:
-        """Ids and records of a ledger, ascending, each id once. Of a frozen table; the lists are its own."""
+        """Ids and records of a ledger, ascending, each id once, some at a time. Of a frozen table."""
         entries = self._ledgers.get(ledger_id)
         return iter(()) if entries is None else entries.runs()
 

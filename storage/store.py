@@ -7,15 +7,13 @@ It owns the workers and nothing else: adds are `storage.commit`, checkpoints `st
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 from weakref import ref
 
 from storage.chores import Delayed, Filling, Sealing
-from storage.codec import record as record_codec
-from storage.codec.digest import digester
-from storage.entry import DigestType
-from storage.errors import DiskFull, EntryTooLarge
-from storage.ledger import Ledger
+from storage.errors import DiskFull
+from storage.ledger import Ledger, checked_payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from storage.worker import Hire
 
 _LOG = logging.getLogger(__name__)
-_CRC32C = digester(DigestType.CRC32C)
 
 
 class Store:
@@ -103,13 +100,8 @@ class Store:
         twice the later entry counts.
         """
         self._latch.check_reads()
-        record = record_codec.encode(entry, _CRC32C)
-        self._check_size(len(record) - record_codec.LENGTH_SIZE)
-        self._committer.place(entry.ledger_id, entry.entry_id, entry.length, record)
-
-    def _check_size(self, size: int) -> None:
-        if size > self._parts.config.entry_size_max:
-            raise EntryTooLarge(size, self._parts.config.entry_size_max)
+        payload = checked_payload(entry.payload, self._parts.config)
+        self._committer.place(entry if payload is entry.payload else replace(entry, payload=payload))
 
     # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────
 

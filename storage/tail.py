@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.codec import record as record_codec
 from storage.entry import NO_ENTRY
@@ -13,9 +13,10 @@ from storage.errors import InvalidEntry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from storage.entry import Entry
 
-@dataclass(frozen=True, slots=True)
-class LedgerEnd:
+
+class LedgerEnd(NamedTuple):
     """The last durable entry of a ledger: its id, and the payload bytes up to and with it."""
 
     entry_id: int
@@ -27,12 +28,15 @@ EMPTY = LedgerEnd(NO_ENTRY, 0)
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive entries of one ledger on their way to the journal."""
+    """Consecutive entries of one ledger on their way to the journal, each record in two parts."""
 
     tail: Tail
     first_id: int
-    records: Sequence[bytes]
+    fronts: Sequence[bytes]
+    payloads: Sequence[bytes]
     size: int
+    length: int
+    """What the ledger counts up to and with the last of them."""
     is_durable: bool = False
     """Whether all of it is, and can be read: so it is answered, whatever becomes of others in its turn."""
     whole: Run | None = None
@@ -40,7 +44,12 @@ class Run:
 
     @property
     def last_id(self) -> int:
-        return self.first_id + len(self.records) - 1
+        return self.first_id + len(self.payloads) - 1
+
+    @property
+    def records(self) -> list[bytes]:
+        """The records, each in one piece: a copy."""
+        return [b"".join(parts) for parts in zip(self.fronts, self.payloads, strict=True)]
 
 
 class Tail:
@@ -57,28 +66,29 @@ class Tail:
 
     def append(self, payloads: Sequence[bytes]) -> Run:
         """A run behind everything that was handed out before."""
-        ledger_id, first_id, length, size = self.ledger_id, self._next_id, self._next_length, 0
+        first_id, before = self._next_id, self._next_length
         # Of what is handed out, none is confirmed before its turn is over.
         confirmed = self.end.entry_id
-        records = []
-        for entry_id, payload in enumerate(payloads, first_id):
-            length += len(payload)
-            try:
-                record = record_codec.encode_fields(ledger_id, entry_id, confirmed, length, payload)
-            except struct.error as error:
-                words = f"ledger {ledger_id} ends at entry {self._next_id - 1}, length {self._next_length}"
-                raise InvalidEntry(f"{words}: nothing may be above 2^63 - 1") from error
-            records.append(record)
-            size += len(record)
-        self._next_id, self._next_length = first_id + len(records), length
-        return Run(self, first_id, records, size)
+        try:
+            fronts = record_codec.encode_fronts(self.ledger_id, first_id, confirmed, before, payloads)
+        except struct.error as error:
+            words = f"ledger {self.ledger_id} ends at entry {first_id - 1}, length {before}"
+            raise InvalidEntry(f"{words}: nothing may be above 2^63 - 1") from error
+        length = before + sum(map(len, payloads))
+        self._next_id, self._next_length = first_id + len(payloads), length
+        size = record_codec.FRONT_SIZE * len(payloads) + length - before
+        return Run(self, first_id, fronts, payloads, size, length)
 
-    def place(self, entry_id: int, length: int, record: bytes) -> Run:
+    def place(self, entry: Entry) -> Run:
         """A run of one entry whose id the caller has chosen; what is appended next goes behind it."""
         # Of the last one added again the newer copy counts: a reopening goes on from its length too.
-        if entry_id >= self._next_id - 1:
-            self._next_id, self._next_length = entry_id + 1, length
-        return Run(self, entry_id, [record], len(record))
+        if entry.entry_id >= self._next_id - 1:
+            self._next_id, self._next_length = entry.entry_id + 1, entry.length
+        front = record_codec.encode_front(
+            self.ledger_id, entry.entry_id, entry.last_add_confirmed, entry.length, entry.payload
+        )
+        size = len(front) + len(entry.payload)
+        return Run(self, entry.entry_id, (front,), (entry.payload,), size, entry.length)
 
     @property
     def handed_out(self) -> tuple[int, int]:
@@ -92,7 +102,7 @@ class Tail:
     def settle(self, run: Run) -> None:
         """The run is durable and can be read."""
         if run.last_id >= self.end.entry_id:
-            self.end = LedgerEnd(run.last_id, record_codec.ledger_length(run.records[-1]))
+            self.end = LedgerEnd(run.last_id, run.length)
 
     def hand_back(self) -> None:
         """What was handed out and is not settled never happened."""

@@ -115,7 +115,9 @@ def log_header(data: bytes) -> list[Field]:
         cursor.number(4, "version", "of our part")
         cursor.raw(16, "store id", "whose log this is")
         cursor.number(8, "generation", "of the checkpoint that began it")
-        cursor.checksum("over bytes 0 to 7 and 20 to 51")
+        cursor.number(8, "previous log", "-1: this is the first")
+        cursor.number(8, "its end", "of that log's durable bytes when this one was begun")
+        cursor.checksum("over bytes 0 to 7 and 20 to 67")
     cursor.zeros(cursor.left, "room up to the first record")
     return cursor.fields
 

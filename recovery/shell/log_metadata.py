@@ -3,7 +3,7 @@
 kind                    header, then ledger for each ledger
 ledger, bytes           length words included; in the header's row the size of the file
 source                  map: the sealed log's own statement; scan: counted entry by entry
-version, map_offset, ledgers, sealed, store_id, generation      of the header only
+version, map_offset, ledgers, sealed, store_id, generation, previous_log, previous_end      of the header only
 flaw, detail            a stable name of what is wrong; words
 """
 
@@ -69,6 +69,7 @@ def header_row(reader: EntryLogReader) -> Row:
 
 def header_cells(header: codec.Header) -> Row:
     origin = header.origin
+    previous = origin.previous if origin else None
     return {
         "version": header.version,
         "map_offset": header.map_offset,
@@ -76,6 +77,8 @@ def header_cells(header: codec.Header) -> Row:
         "sealed": header.map_offset > 0,
         "store_id": origin.store_id.hex() if origin else None,
         "generation": origin.generation if origin else None,
+        "previous_log": f"{previous.log_id:x}" if previous else None,
+        "previous_end": previous.offset if previous else None,
     }
 
 
@@ -86,6 +89,10 @@ def header_words(header: codec.Header) -> str:
 
 
 def origin_words(header: codec.Header) -> list[str]:
-    """Whose log it is, where it says so."""
+    """Whose log it is and behind which, where it says so."""
     origin = header.origin
-    return [f"store {origin.store_id.hex()}, generation {origin.generation}"] if origin else []
+    if origin is None:
+        return []
+    previous = origin.previous
+    behind = f"behind log {previous.log_id:x} to {previous.offset}" if previous else "behind no log"
+    return [f"store {origin.store_id.hex()}, generation {origin.generation}", behind]

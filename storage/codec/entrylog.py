@@ -1,17 +1,22 @@
 """An entry log's header, records and ledgers map.
 
-    header   0    4         8            16        20   24        28         44           52    56  1024
-             ├────┼─────────┼────────────┼─────────┼────┼─────────┼──────────┼────────────┼─────┼─ … ─┤
-             │BKLO│ version │ map offset │ ledgers │LSEL│ version │ store id │ generation │ crc │  0  │
-             └────┴─────────┴────────────┴─────────┴────┴─────────┴──────────┴────────────┴─────┴─ … ─┘
+    header   0    4         8            16        20
+             ├────┼─────────┼────────────┼─────────┤
+             │BKLO│ version │ map offset │ ledgers │
+             └────┴─────────┴────────────┴─────────┘
+             20   24        28         44           52             60        68    72  1024
+             ├────┼─────────┼──────────┼────────────┼──────────────┼─────────┼─────┼─ … ─┤
+             │LSEL│ version │ store id │ generation │ previous log │ its end │ crc │  0  │
+             └────┴─────────┴──────────┴────────────┴──────────────┴─────────┴─────┴─ … ─┘
 
     record   ├ size i32 ┼ entry: size bytes ┤                         ledger id ≥ 0
     map      ├ size i32 ┼ -1 i64 ┼ -2 i64 ┼ count i32 ┼ count × (ledger i64, bytes i64) ┤
     filler   ├ size i32 ┼ -1 i64 ┼ -3 i64 ┼ zeros ┤                    to the next 4096; skipped by scans
 
-Map offset and the number of ledgers are zero until the log is sealed. Bytes 20 to 55 are ours: whose log this
-is; a bookie leaves them zero and ignores them. The crc is CRC-32C over bytes 0 to 7 and 20 to 51, the ones
-that sealing does not change. Direct-I/O logs of a bookie are padded with 0xF0 up to a multiple of 4096.
+Map offset and the number of ledgers are zero until the log is sealed. Bytes 20 to 71 are ours: whose log this
+is, and behind which other; a bookie leaves them zero and ignores them. The crc is CRC-32C over bytes 0 to 7
+and 20 to 67, the ones that sealing does not change. Direct-I/O logs of a bookie are padded with 0xF0 up to a
+multiple of 4096.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from storage.codec.entry import IDS
 from storage.entry import RECORD_SIZE_MAX
 from storage.errors import InvalidFormat
 from storage.outcome import Damaged, EndOfData, Flaw, Torn, wrong_version
+from storage.position import LOG_ID_MAX, LogPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,6 +45,7 @@ VERSION = 1
 OUR_VERSION = 1
 HEADER_SIZE = 1024
 STORE_ID_SIZE = 16
+NO_LOG = -1
 MAP_FIELDS_OFFSET = 8
 """Where `encode_map_fields` is written when the ledgers map is in place."""
 
@@ -54,7 +61,7 @@ _SIZE = struct.Struct(">i")
 _PREFIX = struct.Struct(">iqq")
 PREFIX_SIZE = _PREFIX.size
 _HEADER = struct.Struct(">4siqi")
-_OURS = struct.Struct(">4sI16sQI")
+_OURS = struct.Struct(">4sI16sQqqI")
 _MAP_HEAD = struct.Struct(">qqi")
 _MAP_PAIR = struct.Struct(">qq")
 _MAP_FIELDS = struct.Struct(">qi")
@@ -62,10 +69,12 @@ _MAP_FIELDS = struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose log this is: only a leftover that carries our own mark may ever be removed."""
+    """Whose log this is, and where in the order of logs: only a leftover of our own may ever be removed."""
 
     store_id: bytes
     generation: int
+    previous: LogPosition | None
+    """Where the durable content of the log before ends, if this one has any; `None`: it is the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +122,14 @@ def encode_header(origin: Origin | None = None) -> bytes:
         return plain.ljust(HEADER_SIZE, b"\0")
     if len(origin.store_id) != STORE_ID_SIZE:
         raise InvalidFormat(f"a store id has {STORE_ID_SIZE} bytes, not {len(origin.store_id)}")
-    unsummed = plain + _OURS.pack(OUR_MAGIC, OUR_VERSION, origin.store_id, origin.generation, 0)
-    summed = plain + _OURS.pack(
-        OUR_MAGIC, OUR_VERSION, origin.store_id, origin.generation, _header_checksum(unsummed)
-    )
-    return summed.ljust(HEADER_SIZE, b"\0")
+    checksum = _header_checksum(plain + _encode_origin(origin, 0))
+    return (plain + _encode_origin(origin, checksum)).ljust(HEADER_SIZE, b"\0")
+
+
+def _encode_origin(origin: Origin, checksum: int) -> bytes:
+    previous = origin.previous
+    log_id, end = (previous.log_id, previous.offset) if previous is not None else (NO_LOG, 0)
+    return _OURS.pack(OUR_MAGIC, OUR_VERSION, origin.store_id, origin.generation, log_id, end, checksum)
 
 
 def encode_map_fields(map_offset: int, ledger_count: int) -> bytes:
@@ -146,7 +158,7 @@ def decode_header(head: Buffer) -> Header | EmptyLog | Damaged:
 
 
 def _decode_origin(head: bytes) -> Origin | Damaged | None:
-    magic, version, store_id, generation, checksum = _OURS.unpack_from(head, _HEADER.size)
+    magic, version, store_id, generation, log_id, end, checksum = _OURS.unpack_from(head, _HEADER.size)
     if magic != OUR_MAGIC:
         # Whatever else stands there: a bookie ignores these bytes, and so must we.
         return None
@@ -155,7 +167,9 @@ def _decode_origin(head: bytes) -> Origin | Damaged | None:
     if version != OUR_VERSION:
         flaw = wrong_version(version, OUR_VERSION)
         return Damaged(_HEADER.size + len(OUR_MAGIC), flaw, f"origin {version}")
-    return Origin(store_id, generation)
+    if not NO_LOG <= log_id <= LOG_ID_MAX or end < 0:
+        return Damaged(_HEADER.size, Flaw.BAD_FIELD, f"previous log {log_id}, its end {end}")
+    return Origin(store_id, generation, None if log_id == NO_LOG else LogPosition(log_id, end))
 
 
 def _header_checksum(header: bytes) -> int:

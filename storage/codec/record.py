@@ -11,6 +11,7 @@ The first length counts the bytes behind itself, the second the payload bytes of
 from __future__ import annotations
 
 import struct
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -18,45 +19,50 @@ from crc32c import crc32c
 from storage.codec import entry as entry_codec
 
 if TYPE_CHECKING:
-    from storage.codec.digest import Digester
-    from storage.entry import Entry
+    from collections.abc import Sequence
 
 LENGTH_SIZE = 4
 CRC32C_OVERHEAD = entry_codec.HEAD.size + 4
 """What an entry protected by CRC-32C takes beside its payload."""
 
-_LENGTH = struct.Struct(">i")
+FRONT_SIZE = LENGTH_SIZE + CRC32C_OVERHEAD
+"""What stands in front of the payload where CRC-32C protects it."""
+
 _HEAD = entry_codec.HEAD
 _FRONT = struct.Struct(">iqqqqI")
 _ID = struct.Struct(">q")
-_LENGTHS = struct.Struct(">i24xq")
 
 
-def encode(entry: Entry, digester: Digester) -> bytes:
-    """The record of an entry that the caller has made whole."""
-    data = entry_codec.encode(entry, digester)
-    return _LENGTH.pack(len(data)) + data
-
-
-def encode_fields(
+def encode_front(
     ledger_id: int, entry_id: int, last_add_confirmed: int, length: int, payload: bytes
 ) -> bytes:
-    """The same for an entry in parts, protected by CRC-32C: the way of every add of an embedded store."""
+    """All of an entry's record but the payload, protected by CRC-32C: the way of every add of a store."""
     checksum = crc32c(payload, crc32c(_HEAD.pack(ledger_id, entry_id, last_add_confirmed, length)))
     size = CRC32C_OVERHEAD + len(payload)
-    return _FRONT.pack(size, ledger_id, entry_id, last_add_confirmed, length, checksum) + payload
+    return _FRONT.pack(size, ledger_id, entry_id, last_add_confirmed, length, checksum)
+
+
+def encode_fronts(
+    ledger_id: int, first_id: int, last_add_confirmed: int, length: int, payloads: Sequence[bytes]
+) -> list[bytes]:
+    """The same for entries with consecutive ids behind a ledger of that length."""
+    if len(payloads) == 1:
+        payload = payloads[0]
+        length += len(payload)
+        return [encode_front(ledger_id, first_id, last_add_confirmed, length, payload)]
+    sizes = list(map(len, payloads))
+    ids = range(first_id, first_id + len(sizes))
+    lengths = list(accumulate(sizes, initial=length))[1:]
+    ledger, confirmed = repeat(ledger_id), repeat(last_add_confirmed)
+    checksums = map(crc32c, payloads, map(crc32c, map(_HEAD.pack, ledger, ids, confirmed, lengths)))
+    lengths_in_front = [CRC32C_OVERHEAD + size for size in sizes]
+    return list(map(_FRONT.pack, lengths_in_front, ledger, ids, confirmed, lengths, checksums))
 
 
 def ledger_id(record: bytes) -> int:
     """The ledger of the entry."""
     (found,) = _ID.unpack_from(record, LENGTH_SIZE)
     return int(found)
-
-
-def ledger_length(record: bytes) -> int:
-    """The payload bytes of the ledger up to and with this entry."""
-    _, length = _LENGTHS.unpack_from(record)
-    return int(length)
 
 
 def entry_bytes(record: bytes) -> memoryview:

@@ -212,7 +212,7 @@ SECOND = Entry(1, 1, 0, 473, bytes(i & 0xFF for i in range(468)))
 JOURNAL_ID = 0x19B0A1B2C3D
 SALT = 0x0123456789ABCDEF
 FIRST_GROUP = seal.first_group_start(4096)
-ORIGIN = entrylog.Origin(bytes(range(0xA0, 0xB0)), 7)
+ORIGIN = entrylog.Origin(bytes(range(0xA0, 0xB0)), 7, LogPosition(0x1F3, 8237))
 SEAL = seal.Seal(JOURNAL_ID, SALT, 1, FIRST_GROUP, JournalPosition(JOURNAL_ID - 1, 8192), 2)
 MARK = mark.Mark(
     JournalPosition(JOURNAL_ID, 8192), mark.Trailer(7, JOURNAL_ID, LogPosition(0x1F4, 1622), 4096)
@@ -424,9 +424,10 @@ def sealed_and_cut() -> EntryLogReader:
     return EntryLogReader(MemoryFile(header + log_records()), 0, EntryVerifier())
 
 
-def log_of_future_origin() -> object:
-    data = put(entrylog.encode_header(ORIGIN), 24, i32(2))
-    return entrylog.decode_header(put(data, 52, struct.pack(">I", entrylog._header_checksum(data))))
+def log_origin_with(offset: int, new: bytes) -> object:
+    """Our header with these bytes in it, and a right checksum."""
+    data = put(entrylog.encode_header(ORIGIN), offset, new)
+    return entrylog.decode_header(put(data, 68, struct.pack(">I", entrylog._header_checksum(data))))
 
 
 def log_header(offset: int, new: bytes) -> object:
@@ -565,7 +566,10 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "BAD_MAGIC", lambda: log_header(0, b"b")),
         ("Damaged", "CHECKSUM", lambda: log_header(4, i32(2))),
         ("Damaged", "FUTURE_VERSION", lambda: bookie_log_header(4, i32(2))),
-        ("Damaged", "FUTURE_VERSION", log_of_future_origin),
+        ("Damaged", "FUTURE_VERSION", lambda: log_origin_with(24, i32(2))),
+        ("Damaged", "BAD_FIELD", lambda: log_origin_with(52, i64(-2))),
+        ("Damaged", "BAD_FIELD", lambda: log_origin_with(52, i64(LOG_ID_MAX + 1))),
+        ("Damaged", "BAD_FIELD", lambda: log_origin_with(60, i64(-1))),
         ("Damaged", "BAD_VERSION", lambda: bookie_log_header(4, i32(-1))),
         ("Damaged", "BAD_MAP", lambda: log_header(8, i64(1023))),
         ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(ledgers_map()[4:-1])),

@@ -184,7 +184,7 @@ def test_the_smallest_journal_has_room_for_the_largest_group(
         with pytest.raises(InvalidConfig, match=f"it takes {least} or more"):
             StoreConfig(journal_size=least - 1, journal_alignment=alignment, **grown)
         assert end_of_group(size + more, alignment) <= least
-        estimate = Group((), size + more + KEY_SIZE).space(alignment)
+        estimate = Group((), 0, size + more + KEY_SIZE).space(alignment)
         assert seal.first_group_start(alignment) + estimate <= least
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from recovery.crashlab import Fate
     from storage.files import Directory
 
-ORIGIN = Origin(bytes(range(16)), 7)
+ORIGIN = Origin(bytes(range(16)), 7, None)
 LOG = 0x1F4
 NAME = "1f4.log"
 

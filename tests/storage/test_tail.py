@@ -18,8 +18,8 @@ def entries(records: object) -> list[Entry]:
     return found  # type: ignore[return-value]
 
 
-def placed(tail: Tail, entry_id: int, length: int) -> bytes:
-    return record_codec.encode(Entry(tail.ledger_id, entry_id, NO_ENTRY, length, b"xy"), CRC32C)
+def entry(entry_id: int, length: int) -> Entry:
+    return Entry(7, entry_id, NO_ENTRY, length, b"xy")
 
 
 def test_ids_and_lengths_go_on_over_what_is_not_settled_yet() -> None:
@@ -51,8 +51,8 @@ def test_what_is_taken_back_is_handed_out_again() -> None:
 
 def test_what_is_appended_goes_behind_the_largest_id_that_was_placed() -> None:
     tail = Tail(7, EMPTY)
-    far = tail.place(9, 50, placed(tail, 9, 50))
-    tail.place(3, 20, placed(tail, 3, 20))
+    far = tail.place(entry(9, 50))
+    tail.place(entry(3, 20))
     assert entries(tail.append([b"e"]).records) == [Entry(7, 10, -1, 51, b"e")]
     tail.settle(far)
     assert tail.end == LedgerEnd(9, 50)
@@ -60,16 +60,16 @@ def test_what_is_appended_goes_behind_the_largest_id_that_was_placed() -> None:
 
 def test_what_is_appended_goes_on_from_the_newest_copy_of_the_last_entry() -> None:
     tail = Tail(7, LedgerEnd(9, 50))
-    tail.place(9, 60, placed(tail, 9, 60))
+    tail.place(entry(9, 60))
     assert entries(tail.append([b"e"]).records) == [Entry(7, 10, 9, 61, b"e")]
 
 
 def test_the_end_never_goes_back() -> None:
     tail = Tail(7, EMPTY)
-    tail.settle(tail.place(9, 50, placed(tail, 9, 50)))
-    tail.settle(tail.place(3, 20, placed(tail, 3, 20)))
+    tail.settle(tail.place(entry(9, 50)))
+    tail.settle(tail.place(entry(3, 20)))
     assert tail.end == LedgerEnd(9, 50)
-    tail.settle(tail.place(9, 60, placed(tail, 9, 60)))
+    tail.settle(tail.place(entry(9, 60)))
     assert tail.end == LedgerEnd(9, 60)
 
 

@@ -92,8 +92,8 @@ PLANTED = (
         "seal-vouches-for-itself",
         "a seal vouches for what was durable before its group, not for the group",
         JOURNAL,
-        "            durable_up_to,\n            len(group.records),\n",
-        "            JournalPosition(self.journal_id, self.end + 4096),\n            len(group.records),\n",
+        "            durable_up_to,\n            group.count,\n",
+        "            JournalPosition(self.journal_id, self.end + 4096),\n            group.count,\n",
     ),
     _one(
         "sync-retried-after-an-error",

@@ -88,7 +88,7 @@ def bookie_journal(batches: Sequence[Sequence[bytes]], version: int = 6) -> byte
 
 def entry_log(entries: Iterable[bytes], sizes: Mapping[int, int] | None = None) -> bytes:
     """An entry log; with sizes, sealed by a ledgers map."""
-    data = entrylog.encode_header(entrylog.Origin(b"store-id-16bytes", 3))
+    data = entrylog.encode_header(entrylog.Origin(b"store-id-16bytes", 3, LogPosition(0x1F, 4711)))
     data += b"".join(entrylog.encode_record(data) for data in entries)
     if sizes is None:
         return data

@@ -300,8 +300,7 @@ class World:
         payload = self._payload()
         # A writer's own: what it confirms grows with the ids, also where they come in another order.
         entry = Entry(REPLICA, max(0, entry_id), max(0, entry_id) - 1, 1000 + max(0, entry_id), payload)
-        record = record_codec.encode(entry, _CRC32C)
-        self._enter(REPLICA, lambda tail: tail.place(entry.entry_id, entry.length, record))
+        self._enter(REPLICA, lambda tail: tail.place(entry))
 
     def _enter(self, ledger_id: int, make: Callable[[Tail], Run]) -> None:
         committer = self._store._committer

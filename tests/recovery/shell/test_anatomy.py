@@ -57,7 +57,7 @@ EVERYTHING: dict[str, tuple[Dissect, int, bytes]] = {
     "log header": (
         anatomy.log_header,
         0,
-        entrylog.encode_header(entrylog.Origin(b"0123456789abcdef", 2)),
+        entrylog.encode_header(entrylog.Origin(b"0123456789abcdef", 2, LogPosition(7, 8192))),
     ),
     "map": (
         lambda data: anatomy.log_record(data, OFFSET, None),
@@ -120,6 +120,11 @@ def test_a_seal_s_fields_have_their_values() -> None:
 def test_a_mark_s_fields_have_their_values() -> None:
     found = values("mark")
     assert (found["journal"], found["offset"], found["newest log"], found["rows end"]) == (9, 512, 2, 8192)
+
+
+def test_a_log_header_s_fields_have_their_values() -> None:
+    found = values("log header")
+    assert (found["generation"], found["previous log"], found["its end"]) == (2, 7, 8192)
 
 
 def test_a_key_is_shown_and_a_payload_only_counted() -> None:

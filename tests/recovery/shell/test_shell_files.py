@@ -36,7 +36,7 @@ def test_a_store_s_files_are_told_apart(root: Path) -> None:
 
 
 def test_a_log_that_has_no_name_yet_is_told_from_a_log(tmp_path: Path) -> None:
-    header = entrylog.encode_header(entrylog.Origin(bytes(16), 1))
+    header = entrylog.encode_header(entrylog.Origin(bytes(16), 1, None))
     (tmp_path / "1f.log.draft").write_bytes(header + entrylog.encode_filler(len(header)))
     [row] = rows("files", tmp_path)
     assert (row["kind"], row["owner"], row["sealed"]) == ("entry log draft", "ours", False)

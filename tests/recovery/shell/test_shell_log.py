@@ -137,6 +137,8 @@ def test_metadata_tells_bytes_per_ledger_and_the_header(log: Path) -> None:
     header, *ledgers = rows("log", "--metadata", log)
     assert (header["version"], header["map_offset"], header["sealed"]) == (1, 1664, True)
     assert (bytes.fromhex(header["store_id"]), header["generation"]) == (b"store-id-16bytes", 3)
+    assert (header["previous_log"], header["previous_end"]) == ("1f", 4711)
+    assert "generation 3, behind log 1f to 4711" in header["detail"]
     assert [(row["ledger"], row["bytes"], row["source"]) for row in ledgers] == [
         (1, 320, "map"),
         (2, 320, "map"),

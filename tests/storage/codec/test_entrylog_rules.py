@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
@@ -18,9 +19,9 @@ from storage.entrylog_reader import LogEntry, NotSealed
 from storage.entrylog_scan import LogFiller
 from storage.errors import InvalidFormat
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
-from storage.position import EntryLocation
+from storage.position import LOG_ID_MAX, EntryLocation, LogPosition
 
-ORIGIN = Origin(bytes(range(16)), 0x1122334455667788)
+ORIGIN = Origin(bytes(range(16)), 0x1122334455667788, LogPosition(0x1F3, 8237))
 
 
 def test_a_header_has_1024_bytes_and_no_map_yet() -> None:
@@ -33,8 +34,30 @@ def test_our_mark_stands_in_header_bytes_that_a_bookie_ignores() -> None:
     header = codec.encode_header(ORIGIN)
     assert header[:20] == codec.encode_header()[:20]
     assert header[20:24] == b"LSEL"
-    assert not any(header[56:])
+    assert not any(header[72:])
     assert codec.decode_header(header) == codec.Header(origin=ORIGIN)
+
+
+def test_the_log_before_and_its_end_stand_behind_the_generation() -> None:
+    assert codec.encode_header(ORIGIN)[52:68] == struct.pack(">qq", 0x1F3, 8237)
+    first = replace(ORIGIN, previous=None)
+    assert codec.encode_header(first)[52:68] == struct.pack(">qq", -1, 0)
+    assert codec.decode_header(codec.encode_header(first)) == codec.Header(origin=first)
+
+
+@pytest.mark.parametrize("log_id", [0, 1, LOG_ID_MAX])
+def test_the_log_before_may_have_any_id(log_id: int) -> None:
+    origin = replace(ORIGIN, previous=LogPosition(log_id, 0xFFFF_FFFF))
+    assert codec.decode_header(codec.encode_header(origin)) == codec.Header(origin=origin)
+
+
+@pytest.mark.parametrize(("log_id", "end"), [(-2, 0), (LOG_ID_MAX + 1, 0), (0, -1), (-1, -1)])
+def test_a_log_before_that_cannot_be_is_damage(log_id: int, end: int) -> None:
+    header = change(codec.encode_header(ORIGIN), 52, struct.pack(">qq", log_id, end))
+    checksum = crc32c(header[20:68], crc32c(header[:8]))
+    answer = codec.decode_header(change(header, 68, struct.pack(">I", checksum)))
+    assert isinstance(answer, Damaged)
+    assert (answer.offset, answer.flaw) == (20, Flaw.BAD_FIELD)
 
 
 def test_sealing_does_not_touch_our_mark() -> None:
@@ -47,14 +70,14 @@ def test_sealing_does_not_touch_our_mark() -> None:
 
 def test_no_flipped_bit_in_our_mark_is_believed() -> None:
     header = codec.encode_header(ORIGIN)
-    for bit in (*range(20 * 8, 56 * 8), *range(8 * 8)):
+    for bit in (*range(20 * 8, 72 * 8), *range(8 * 8)):
         answer = codec.decode_header(flip(header, bit // 8, bit % 8))
         assert not isinstance(answer, codec.Header) or answer.origin is None, bit
 
 
 def test_a_store_id_has_16_bytes() -> None:
     with pytest.raises(InvalidFormat):
-        codec.encode_header(Origin(b"short", 1))
+        codec.encode_header(Origin(b"short", 1, None))
 
 
 @pytest.mark.parametrize("size", [0, 1, 20, 1023])
@@ -97,8 +120,8 @@ def test_a_header_of_zeros_is_one_from_before_headers_whatever_follows() -> None
 def test_a_newer_mark_of_ours_is_refused_as_newer_and_a_damaged_one_as_damaged() -> None:
     header = change(codec.encode_header(ORIGIN), 24, struct.pack(">I", 2))
     assert codec.decode_header(header) == Damaged(0, Flaw.CHECKSUM)
-    checksum = crc32c(header[20:52], crc32c(header[:8]))
-    newer = change(header, 52, struct.pack(">I", checksum))
+    checksum = crc32c(header[20:68], crc32c(header[:8]))
+    newer = change(header, 68, struct.pack(">I", checksum))
     assert codec.decode_header(newer) == Damaged(24, Flaw.FUTURE_VERSION, "origin 2")
 
 
