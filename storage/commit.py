@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from storage.entry import Entry
+    from storage.journal_writer import JournalWriter
     from storage.journals import Journals
     from storage.latch import Latch
     from storage.memtable import Slot
@@ -78,7 +79,7 @@ class Committer:
     def append(self, ledger_id: int, payloads: Sequence[bytes]) -> range:
         """The ids of the payloads, behind the ledger's last entry, when a crash can no longer lose them."""
         run = self._wait_through(lambda tail: tail.append(payloads), ledger_id)
-        return range(run.first_id, run.first_id + len(run.records))
+        return range(run.first_id, run.first_id + len(run.payloads))
 
     def place(self, entry: Entry) -> None:
         """Returns when a crash can no longer lose the entry, whose id the caller has chosen."""
@@ -192,47 +193,45 @@ class Committer:
             pass
 
     def stages(self, load: Load) -> Iterator[None]:
-        """One turn, stopping where another thread could come in between."""
+        """One turn in its order, stopping wherever another thread could come in between."""
         try:
-            yield from self._commit(load)
+            self._latch.check_turn()
+            full = load.refused
+            try:
+                for runs, group in () if full else grouping.groups(load, self._limits.group_size_max):
+                    journal = self._write(group, runs)
+                    yield
+                    self._sync(journal)
+                    yield
+                    self._insert(runs)
+            except DiskFull as error:
+                full = error
+            # On a full disk too: what the checkpoint trims may be the very space that is missing.
+            if load.wants_seal and (unsure := self._journal_to_vouch_for()) is not None:
+                unsure.write(NOTHING, self._durable_up_to)
+                yield
+                self._sync(unsure)
+            if load.wants_freeze or self._slot.tables.active.size >= self._limits.memtable_size_max:
+                self._freeze()
+            _raise_if(full)
         except BaseException as error:
             self._fail(load, error)
             raise
 
-    def _commit(self, load: Load) -> Iterator[None]:
-        if self._latch.failure is not None:
-            raise self._latch.failure
-        full = load.refused
-        if full is None:
-            try:
-                yield from self._write_all(load)
-            except DiskFull as error:
-                full = error
-        # On a full disk too: what the checkpoint trims may be the very space that is missing.
-        if load.wants_seal:
-            yield from self._vouch()
-        if load.wants_freeze or self._slot.tables.active.size >= self._limits.memtable_size_max:
-            self._freeze()
-        if full is not None:
-            raise full
-
-    def _write_all(self, load: Load) -> Iterator[None]:
-        for runs, group in grouping.groups(load, self._limits.group_size_max):
-            yield from self._write(group, runs)
-            self._insert(runs)
-
-    def _write(self, group: Group, runs: Sequence[Run]) -> Iterator[None]:
-        ledger_ids = dict.fromkeys(run.tail.ledger_id for run in runs)
+    def _write(self, group: Group, runs: Sequence[Run]) -> JournalWriter:
+        ledger_ids = {run.tail.ledger_id for run in runs}
         # Room for a key for each ledger, whether this journal needs it or a new one will.
         journal = self._journals.with_room(group, grouping.KEY_SIZE * len(ledger_ids))
-        unkeyed = [ledger_id for ledger_id in ledger_ids if ledger_id not in journal.keyed]
-        journal.write(grouping.with_keys(group, unkeyed), self._durable_up_to)
-        yield
-        self._durable_up_to = journal.sync()
+        unkeyed = ledger_ids - journal.keyed
+        journal.write(grouping.with_keys(group, sorted(unkeyed)), self._durable_up_to)
+        # Before the sync, and right all the same: after one that fails nothing more is written there.
         journal.keyed.update(unkeyed)
+        return journal
+
+    def _sync(self, journal: JournalWriter) -> None:
+        self._durable_up_to = journal.sync()
         self.newest_journal = journal.journal_id
         self.groups += 1
-        yield
 
     def _insert(self, runs: Sequence[Run]) -> None:
         active = self._slot.tables.active
@@ -246,10 +245,10 @@ class Committer:
             if run.whole is not None:
                 run.whole.is_durable = run.last_id == run.whole.last_id
 
-    def _vouch(self) -> Iterator[None]:
+    def _journal_to_vouch_for(self) -> JournalWriter | None:
         journal = self._journals.active
-        if journal is not None and journal.needs_vouching and journal.has_room(NOTHING):
-            yield from self._write(NOTHING, ())
+        has_to = journal is not None and journal.needs_vouching and journal.has_room(NOTHING)
+        return journal if has_to else None
 
     def _freeze(self) -> None:
         tables = self._slot.tables
@@ -298,6 +297,11 @@ class Committer:
     def begin(self) -> Turn[Load] | None:
         """Takes the open turn, to be played stage by stage; `None` while another is under way."""
         return self.turnstile.begin()
+
+
+def _raise_if(error: BaseException | None) -> None:
+    if error is not None:
+        raise error
 
 
 def _nobody() -> None:

@@ -94,4 +94,4 @@ def with_keys(group: Group, ledger_ids: Sequence[int]) -> Group:
         return group
     keys = [journal_codec.encode_ledger_key(ledger_id, _MASTER_KEY) for ledger_id in ledger_ids]
     size = group.size + sum(map(len, keys))
-    return Group([*keys, *group.buffers], len(keys) + group.count, size, group.flags)
+    return Group([*keys, *group.buffers], len(keys) + group.record_count, size, group.flags)

@@ -7,9 +7,10 @@ fill that fails could otherwise take a group's pages with it, and tell only the 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
 
 from storage import filenames
 from storage.codec import journal as codec
@@ -25,13 +26,12 @@ if TYPE_CHECKING:
 _ATOMIC_MARK_SIZE = len(seal_codec.encode_atomic_mark())
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """What one leader writes with one write and one sync."""
 
     buffers: Sequence[bytes]
     """Its records, one behind the other, in as many pieces as it may be."""
-    count: int
+    record_count: int
     size: int
     flags: GroupFlag = GroupFlag.NONE
 
@@ -131,21 +131,25 @@ class JournalWriter:
             self.sequence + 1,
             self.end,
             durable_up_to,
-            group.count,
+            group.record_count,
             group.flags,
         )
-        with self._joined(group) as content:
-            buffers = seal_codec.encode_group([content] if group.count else [], seal, self._alignment)
-            self._written_until = self.end + sum(map(len, buffers))
-            self._file.write(self.end, buffers)
-        self.needs_vouching = group.count > 0
+        with self._assembled(group, seal) as content:
+            self._written_until = self.end + len(content)
+            self._file.write(self.end, (content,))
+        self.needs_vouching = group.record_count > 0
 
-    def _joined(self, group: Group) -> memoryview:
-        """The group's records in one piece, until the next group takes its place."""
+    def _assembled(self, group: Group, seal: Seal) -> memoryview:
+        """The whole group in one piece, until the next one takes its place."""
         # The same memory for each group: fresh memory costs more than what is copied into it.
-        self._assembly.seek(0)
-        self._assembly.writelines(group.buffers)
-        return self._assembly.getbuffer()[: group.size]
+        assembly = self._assembly
+        assembly.seek(0)
+        assembly.writelines(seal_codec.begin(seal))
+        assembly.writelines(group.buffers)
+        assembly.write(seal_codec.encode_padding(seal, assembly.tell(), self._alignment))
+        end = assembly.tell()
+        assembly.write(seal_codec.encode_checksum(crc32c(assembly.getbuffer()[:end])))
+        return assembly.getbuffer()[: end + seal_codec.CHECKSUM_SIZE]
 
     def sync(self) -> JournalPosition:
         """When it returns, the group is durable, and the place behind it is the journal's end."""

@@ -70,6 +70,11 @@ class Latch:
             self.check_reads()
             raise
 
+    def check_turn(self) -> None:
+        """Raises the first error itself, if there was one: for who would write, not for who asks."""
+        if self._failure is not None:
+            raise self._failure
+
     def check_writes(self) -> None:
         """Raises unless entries can be added."""
         self.check_reads()

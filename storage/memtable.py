@@ -11,10 +11,9 @@ one operation on a list or a dict at a time, and on these orders:
                      strays first, and then in the run, finds it in one of them
     the largest id   is raised when its record can be found
 
-A record in the run lies in two parts: its front, 40 bytes in a row with the others', and its payload, which is
-the caller's own object. Copying each payload would cost more than all the rest of an add. Of several entries
-inserted at once a reader may see the first before the last. Which entries may be told of is for others to say
-(`storage.tail`).
+A record in the run lies in two parts: its front, 40 bytes in a row with the others', and its payload, the
+caller's own object: copying each would cost more than all the rest of an add. Of several entries inserted at
+once a reader may see the first before the last. Which may be told of is for others to say (`storage.tail`).
 """
 
 from __future__ import annotations

@@ -71,6 +71,14 @@ class PosixWriteFile(_Descriptor):
     """A file open for writing."""
 
     def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
+        if isinstance(buffers, tuple) and len(buffers) == 1:
+            # A group of the journal, in one piece: the one write that callers wait for.
+            (buffer,) = buffers
+            written = os.pwrite(self._descriptor, buffer, offset)
+            if written == len(buffer):
+                return
+            buffers = (memoryview(buffer)[written:],)
+            offset += written
         pending = iter(buffers)
         while batch := [_as_bytes(buffer) for buffer in islice(pending, _BUFFERS_PER_WRITE)]:
             offset = self._write_all(offset, batch)

@@ -8,7 +8,6 @@ next. No caller hands its work to another thread, which would cost more than a w
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -36,8 +35,10 @@ class Turn(Generic[Load]):
 
     def let_one_through(self) -> None:
         # An interrupted caller can have let one through before: a gate that is open is open.
-        with suppress(RuntimeError):
+        try:
             self.gate.release()
+        except RuntimeError:
+            return
 
 
 def _nothing(_load: object, _error: BaseException | None) -> None:

@@ -228,9 +228,14 @@ def encode_padding(position: int, alignment: int) -> bytes:
     return encode_free_padding(missing if missing >= PREFIX_SIZE else missing + alignment)
 
 
+def encode_padding_prefix(size: int) -> bytes:
+    """The two length words of a padding record of `size` bytes in all."""
+    return _TWO_LENGTHS.pack(PADDING, size - PREFIX_SIZE)
+
+
 def encode_free_padding(size: int, content: bytes = b"") -> bytes:
     """A padding record of `size` bytes in all, whose content ends in these bytes."""
-    return _TWO_LENGTHS.pack(PADDING, size - PREFIX_SIZE) + content.rjust(size - PREFIX_SIZE, b"\0")
+    return encode_padding_prefix(size) + content.rjust(size - PREFIX_SIZE, b"\0")
 
 
 def frame(prefix: Buffer, offset: int, remaining: int, header: Header) -> Frame | EndOfData | Torn | Damaged:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
@@ -46,6 +46,8 @@ ALIGNMENTS = (512, 4096)
 ATOMIC_MARK = b"LSAT"
 """Content of the padding record in front of a group that is kept whole or not at all."""
 
+_ATOMIC_RECORD = journal.encode_free_padding(journal.PREFIX_SIZE + len(ATOMIC_MARK), ATOMIC_MARK)
+
 _SEAL = struct.Struct(">4sBB2xqQQqqqI")
 STORED = struct.Struct(_SEAL.format + "I")
 _CHECKSUM = struct.Struct(">I")
@@ -61,8 +63,7 @@ class GroupFlag(enum.IntFlag):
 _KNOWN_FLAGS = _ATOMIC = int(GroupFlag.ATOMIC)
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(NamedTuple):
     """What the end of a group says about it."""
 
     journal_id: int
@@ -121,21 +122,35 @@ def encode_group(records: Iterable[Buffer], seal: Seal, alignment: int) -> list[
 
     The records are the caller's buffers, not copies.
     """
-    buffers: list[Buffer] = list(records)
-    if int(seal.flags) & _ATOMIC:
-        buffers.insert(0, encode_atomic_mark())
-    position = seal.group_start + sum(map(len, buffers))
-    unsummed = _encode(seal) + bytes(CHECKSUM_SIZE)
-    padding = journal.encode_free_padding(padding_size(position, alignment), unsummed)[:-CHECKSUM_SIZE]
+    buffers: list[Buffer] = [*begin(seal), *records]
+    buffers.append(encode_padding(seal, sum(map(len, buffers)), alignment))
     checksum = 0
-    for buffer in (*buffers, padding):
+    for buffer in buffers:
         checksum = crc32c(buffer, checksum)
-    buffers.append(padding + _CHECKSUM.pack(checksum))
-    return buffers
+    return [*buffers, encode_checksum(checksum)]
+
+
+def begin(seal: Seal) -> tuple[bytes, ...]:
+    """What stands in front of the group's records."""
+    return (_ATOMIC_RECORD,) if int(seal.flags) & _ATOMIC else ()
 
 
 def encode_atomic_mark() -> bytes:
-    return journal.encode_free_padding(journal.PREFIX_SIZE + len(ATOMIC_MARK), ATOMIC_MARK)
+    """The padding record in front of an atomic group's records."""
+    return _ATOMIC_RECORD
+
+
+def encode_padding(seal: Seal, size: int, alignment: int) -> bytes:
+    """The padding record behind `size` bytes of a group, seal included, up to the checksum."""
+    padding = padding_size(seal.group_start + size, alignment)
+    content = _encode(seal)
+    zeros = padding - journal.PREFIX_SIZE - SIZE
+    return b"".join((journal.encode_padding_prefix(padding), bytes(zeros), content))
+
+
+def encode_checksum(checksum: int) -> bytes:
+    """The last bytes of a group: CRC-32C over all that is before them."""
+    return _CHECKSUM.pack(checksum)
 
 
 def _encode(seal: Seal) -> bytes:

@@ -17,7 +17,6 @@ import inspect
 import os
 import re
 import struct
-from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -359,12 +358,12 @@ def group_stop(data: bytes) -> object:
 
 def resealed(**changes: Any) -> object:
     """How our journal reads when its only seal says something else, with a right checksum."""
-    return group_stop(our_header() + seal.header_padding(4096) + group(replace(SEAL, **changes)))
+    return group_stop(our_header() + seal.header_padding(4096) + group(SEAL._replace(**changes)))
 
 
 def second_group(**changes: Any) -> object:
     """How our journal reads when such a group follows the first."""
-    return group_stop(our_journal() + group(replace(SEAL, group_start=8192, **changes)))
+    return group_stop(our_journal() + group(SEAL._replace(group_start=8192, **changes)))
 
 
 def record_of(*ids: int, rest: bytes = b"", version: int = 6) -> object:

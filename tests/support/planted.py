@@ -85,15 +85,17 @@ PLANTED = (
         "visible-before-sync",
         "nothing is seen before its sync",
         COMMIT,
-        "            yield from self._write(group, runs)\n            self._insert(runs)\n",
-        "            self._insert(runs)\n            yield from self._write(group, runs)\n",
+        "                    self._sync(journal)\n                    yield\n"
+        "                    self._insert(runs)\n",
+        "                    self._insert(runs)\n                    yield\n"
+        "                    self._sync(journal)\n",
     ),
     _one(
         "seal-vouches-for-itself",
         "a seal vouches for what was durable before its group, not for the group",
         JOURNAL,
-        "            durable_up_to,\n            group.count,\n",
-        "            JournalPosition(self.journal_id, self.end + 4096),\n            group.count,\n",
+        "            durable_up_to,\n            group.record_count,\n",
+        "            JournalPosition(self.journal_id, self.end + 4096),\n            group.record_count,\n",
     ),
     _one(
         "sync-retried-after-an-error",
