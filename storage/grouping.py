@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from storage.codec import journal as journal_codec
@@ -79,9 +80,8 @@ def _part(run: Run, part: slice, size: int, length: int) -> Run:
 
 
 def _group(members: Sequence[Run], size: int) -> Group:
-    buffers = [
-        part for run in members for parts in zip(run.fronts, run.payloads, strict=True) for part in parts
-    ]
+    records = chain.from_iterable(zip(run.fronts, run.payloads, strict=True) for run in members)
+    buffers = list(chain.from_iterable(records))
     count = len(buffers) // 2
     # Of a run that was too large for one group a part may be kept; that is said where it is offered.
     is_atomic = count > len(members)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from storage.codec import record as record_codec
 from storage.entry import ID_MAX, NO_ENTRY, Entry
@@ -19,7 +19,7 @@ from storage.errors import (
 from storage.tail import EMPTY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     from storage.config import StoreConfig
@@ -59,7 +59,7 @@ class Ledger:
         leaves all of them or none; of more than that it, or a full disk, may leave the first ones.
         """
         self._latch.check_reads()
-        checked = [checked_payload(payload, self._parts.config) for payload in payloads]
+        checked = checked_payloads(list(payloads), self._parts.config)
         return self._committer.append(self.id, checked) if checked else range(0)
 
     def submit(self, payload: Payload) -> Future[int]:
@@ -182,6 +182,15 @@ def checked_payload(payload: Payload, config: StoreConfig) -> bytes:
     if size > config.entry_size_max:
         raise EntryTooLarge(size, config.entry_size_max)
     return data
+
+
+def checked_payloads(payloads: list[Payload], config: StoreConfig) -> Sequence[bytes]:
+    """The same for many."""
+    # The usual case first, a third of the time: each is bytes, and the largest is not too large.
+    limit = config.entry_size_max - record_codec.CRC32C_OVERHEAD
+    if set(map(type, payloads)) == {bytes} and max(map(len, payloads)) <= limit:
+        return cast("list[bytes]", payloads)
+    return [checked_payload(payload, config) for payload in payloads]
 
 
 def check_id(what: str, number: int) -> None:
