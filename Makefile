@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow crash-sim lint types architecture check bench bench-functions bench-startup wheel-test clean
+.PHONY: help setup demo test test-slow crash-sim mutants lint types architecture check bench bench-functions bench-startup wheel-test clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -30,6 +30,9 @@ test-slow: setup ## run the tests that take minutes: a hundred thousand mutated 
 
 crash-sim: setup ## crash the store in more than twenty thousand ways on a simulated disk (four minutes)
 	$(BIN)/python tests/support/crash_sim.py
+
+mutants: setup ## plant forty bugs in copies of the code, and see that each is found (ten minutes)
+	$(BIN)/python tests/support/mutants.py $(MUTANTS)
 
 lint: setup ## check style and format
 	$(BIN)/ruff check .
