@@ -353,6 +353,12 @@ def test_the_order_is_that_of_the_notes_also_where_ids_have_wrapped() -> None:
     assert found == Lineage(((0x7FFFFFFE, 4000), (0, 4096), (1, 2000)))
 
 
+def test_a_log_of_a_later_checkpoint_than_the_one_behind_it_is_not_the_one_that_was_there() -> None:
+    disk = made((0, 4, None), (1, 3, LogPosition(0, 4096)))
+    with pytest.raises(CorruptionError, match=r"ELG-005 0.log@0: another log"):
+        trace(disk.root(), Trailer(3, 0, LogPosition(1, 4096), 0), STORE_ID)
+
+
 def test_before_the_first_log_nothing_counts() -> None:
     disk = made((0, 1, None))
     assert trace(disk.root(), Trailer(0, 0, None, 0), STORE_ID) == Lineage(())
