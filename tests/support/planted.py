@@ -6,9 +6,9 @@ its file.
 
 Two orders are missing because breaking them alone loses nothing: the mark before the index, and a mark taken
 from an index that is ahead and was not made durable first. In both a power cut leaves a mark of a later
-generation than the index has; then the index is made again from the entry logs, which were durable before
-either, and the journals go only when both are there. What would break that, the trim in front of the index, and
-an index believed though it is behind, are in the list.
+generation than the index has; then the index is made again from the entry logs, which were durable before, and
+the journals go only when both are there. What would break that is in the list: the trim in front of the index,
+and an index believed though it is behind.
 """
 
 from __future__ import annotations
