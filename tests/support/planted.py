@@ -5,10 +5,10 @@ one of mistakes that are easy to find. A bug is told by the text it replaces, wh
 its file.
 
 Two orders are missing because breaking them alone loses nothing: the mark before the index, and a mark taken
-from an index that is ahead and was not made durable first. In both a power cut leaves a mark of a later
-generation than the index has; then the index is made again from the entry logs, which were durable before, and
-the journals go only when both are there. What would break that is in the list: the trim in front of the index,
-and an index believed though it is behind.
+from an index that is ahead and was not made durable. Either leaves a mark of a later generation than the index
+has; then the index is made again from the entry logs, which were durable before, and the journals go only when
+both are there. What would break that is in the list: the trim in front of the index, and an index believed
+though it is behind.
 """
 
 from __future__ import annotations
@@ -387,7 +387,7 @@ PLANTED = (
         "missing and unreadable are never the same",
         "storage/reading.py",
         '            raise _unreadable(ledger_id, entry_id, location, "no record stands there")\n',
-        "            return b''\n",
+        "            return None  # type: ignore[return-value]\n",
         "tests/storage/test_store_rot.py",
         "tests/storage/test_failures.py",
     ),
