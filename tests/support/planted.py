@@ -4,11 +4,11 @@ The list is that of the orders in docs/durability.md and of the classic mistakes
 one of mistakes that are easy to find. A bug is told by the text it replaces, which must stand exactly once in
 its file.
 
-Two orders are missing because breaking them alone loses nothing: the mark before the index, and a mark taken
-from an index that is ahead and was not made durable. Either leaves a mark of a later generation than the index
-has; then the index is made again from the entry logs, which were durable before, and the journals go only when
-both are there. What would break that is in the list: the trim in front of the index, and an index believed
-though it is behind.
+Two orders are missing because breaking them alone loses nothing: the mark before the index, and a mark
+taken from an index that is ahead and was not made durable. Either leaves a mark of a later generation
+than the index has; then the index is made again from the entry logs, which were durable before, and the
+journals go only when both are there. What would break that is in the list: the trim in front of the
+index, and an index believed though it is behind.
 """
 
 from __future__ import annotations
