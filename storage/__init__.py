@@ -2,13 +2,18 @@
 
 Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps it so:
 
-    words      entry, row, position, outcome, errors, filenames, report;
+    words      entry, row, position, outcome, errors, filenames, index_state, latch, report;
                config, with bookkeeper_conf and properties: a bookie's settings
     codec/     bytes to words and back, pure; one module for each format
-    ports      files: what we ask of a disk, with the durability of each verb
-    adapters   posix_files: the disk of a POSIX system
-    tools      window, resync: walking along a file, and finding the next record when lost
-    parts      journal_reader, journal_groups, journal_scan; entrylog_reader, entrylog_scan; lastmark; cookie
+    ports      files, index: what we ask of the outside, with the durability of each verb;
+               worker, turnstile: the only threads
+    adapters   posix_files: the disk of a POSIX system; lmdb_index, lmdb_environment, gate; forks
+    tools      window, resync: walking along a file, and finding the next record when lost;
+               log_ids, location_cache
+    parts      one thing on disk or in memory each: journals, journal_writer, journal_reader and its scans;
+               entry_logs, entrylog_writer, entrylog_reader; memtable, tail, lastmark, cookie
+    movers     commit (with grouping), checkpoint, reading, scanning, chores: where the order stands
+    door       store, ledger, parts
 
 It never looks at `recovery`.
 """
