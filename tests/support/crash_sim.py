@@ -109,6 +109,8 @@ class Outcome:
 
     seen: Seen | None
     problem: str = ""
+    without_index: Seen | None = None
+    """What is shown where the index is lost as well, if that was tried."""
 
 
 def record(seed: int, steps: int) -> tuple[World, list[Moment]]:
@@ -148,7 +150,11 @@ class Judge:
         return found
 
     def _without_index(self, disk: SimulatedDisk, expected: Seen) -> Outcome:
-        """The index is never the only copy of anything: without it, the same is shown."""
+        """The index is never the only copy of anything that was answered.
+
+        Of what was not, it may be: an opening that checkpoints what it has read, and loses its power before
+        the mark follows, has its last trace there.
+        """
         ledgers = Layout(disk.root()).ledgers
         if not {filenames.INDEX, filenames.LAST_MARK} <= set(_names(ledgers)):
             return Outcome(expected)
@@ -159,8 +165,7 @@ class Judge:
             seen = glance(self._open(disk))
         except (StoreError, OSError, AssertionError) as error:
             return Outcome(None, f"refused without its index: {error!r}")
-        wrong = difference(expected, seen)
-        return Outcome(expected, f"without its index it differs: {wrong}" if wrong else "")
+        return Outcome(expected, without_index=seen)
 
     def _recover(self, disk: SimulatedDisk) -> Outcome:
         try:
@@ -201,6 +206,9 @@ class Judge:
         problems = [outcome.problem] if outcome.problem else []
         if outcome.seen is not None:
             problems += moment.promises.violations(outcome.seen)
+        if outcome.without_index is not None:
+            violations = moment.promises.violations(outcome.without_index)
+            problems += [f"without its index: {violation}" for violation in violations]
         for problem in problems:
             yield f"workload {self.seed}, {moment.what} · {how} · {problem}"
 
