@@ -283,8 +283,8 @@ def test_a_thread_is_killed_with_all_others(server: KillServer, tmp_path: Path) 
     died = server.run(file_programs.write_in_threads, tmp_path, kill=Kill(100, When.BEFORE))
 
     assert died.was_killed
-    # How far the others came meanwhile is for the scheduler to say; to their end they must not come.
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 200
+    # The hundredth call has no effect, nor has any that another thread makes after it.
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 99
 
 
 def test_every_call_is_killed_before_and_after_and_each_write_in_the_middle() -> None:

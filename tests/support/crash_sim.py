@@ -22,12 +22,14 @@ from os import cpu_count
 from random import Random
 from typing import TYPE_CHECKING
 
+from file_index import FileIndex, FileIndexPlace
 from promises import Seen, difference, glance, look
 from simulated_store import Broken, Trouble, World, random_fault, sit_down
 
 from recovery.crashlab import FailedSync, KeepAll, LoseAll, Pages, RandomFate, Stopped, Tearing, Verb, When
 from recovery.founding import Layout
-from storage import filenames
+from storage import filenames, lastmark
+from storage.codec.mark import Mark
 from storage.errors import StoreError
 
 if TYPE_CHECKING:
@@ -150,22 +152,25 @@ class Judge:
         return found
 
     def _without_index(self, disk: SimulatedDisk, expected: Seen) -> Outcome:
-        """The index is never the only copy of anything that was answered.
+        """Without the index the same is shown; where it was ahead of the mark, all that was answered.
 
-        Of what was not, it may be: an opening that checkpoints what it has read, and loses its power before
-        the mark follows, has its last trace there.
+        An opening that checkpoints what it has only read, and loses its power before the mark follows, may
+        have the last trace of entries there that nobody was answered.
         """
         ledgers = Layout(disk.root()).ledgers
         if not {filenames.INDEX, filenames.LAST_MARK} <= set(_names(ledgers)):
             return Outcome(expected)
         self._figures.rebuilt += 1
+        is_ahead = _index_is_ahead(ledgers)
         ledgers.remove(filenames.INDEX)
         ledgers.sync()
         try:
             seen = glance(self._open(disk))
         except (StoreError, OSError, AssertionError) as error:
             return Outcome(None, f"refused without its index: {error!r}")
-        return Outcome(expected, without_index=seen)
+        wrong = "" if is_ahead else difference(expected, seen)
+        problem = f"without its index it differs: {wrong}" if wrong else ""
+        return Outcome(expected, problem, without_index=seen)
 
     def _recover(self, disk: SimulatedDisk) -> Outcome:
         try:
@@ -272,6 +277,14 @@ class Judge:
             yield from self._same(moment, f"{how}, killed", expected, Outcome(seen))
         disk.power_cut(fate)
         yield from self._same(moment, how, expected, self.outcome(disk))
+
+
+def _index_is_ahead(ledgers: Directory) -> bool:
+    index, mark = FileIndexPlace(ledgers).open(), lastmark.load(ledgers)
+    assert isinstance(index, FileIndex)
+    assert isinstance(mark, Mark)
+    assert mark.trailer is not None
+    return index.state().generation > mark.trailer.generation
 
 
 def _names(directory: Directory) -> list[str]:

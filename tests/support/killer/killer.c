@@ -105,6 +105,7 @@ static enum moment count_call(const char *call, const char *path, const char *ar
         int length = snprintf(line, sizeof line, "%ld\t%s\t%s%s%s\t%zu\n", number, call, path, arrow, to, size);
         syscall(SYS_write, trace, line, length); /* in one piece, and in the kernel before the process dies */
     }
+    while (at && number > at) pause(); /* another thread is dying: nothing that comes after it may happen */
     if (number != at) return NEVER;
     if (when == BEFORE) die();
     return when;
