@@ -8,6 +8,11 @@
     │   ├── InvalidConfig         a setting that could not work
     │   ├── NoSuchLedger          also a KeyError
     │   ├── NoSuchEntry           also a KeyError
+    │   ├── LedgerFenced          no more ordinary adds: another has taken the ledger over
+    │   ├── Unauthorized          not the password that the ledger was made with
+    │   │   └── LedgerUnproven    nothing tells what its password was
+    │   ├── DigestDiffers         the ledger has another digest type
+    │   ├── DigestUnknown         nothing tells its digest type: it has to be named
     │   ├── StoreLocked           another process owns the directory
     │   ├── NotAStore             a directory that holds something else
     │   ├── NewerFormat           written by a later version of this package
@@ -19,6 +24,7 @@
     │   ├── StoreFailed           a write or a sync failed: no more adds, reads go on
     │   └── DiskFull              also an OSError; adds resume when there is space
     └── durable bytes that are wrong
+        ├── AnswerUnknown         it is not there, and may have been: neither found nor missing
         ├── EntryUnreadable       it was acknowledged and is damaged: never "missing"
         └── CorruptionError       the store refuses to open, rather than lose what it acknowledged
 
@@ -94,6 +100,61 @@ class NoSuchEntry(StoreError, KeyError):
 
     def __str__(self) -> str:
         return f"ledger {self.ledger_id} has no entry {self.entry_id}"
+
+
+class LedgerFenced(StoreError):
+    """The ledger is fenced: ordinary adds are refused for ever, those of a recovery pass. Nothing was stored."""
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(ledger_id)
+        self.ledger_id = ledger_id
+
+    def __str__(self) -> str:
+        return f"ledger {self.ledger_id} is fenced: it takes no more entries"
+
+
+class Unauthorized(StoreError):
+    """The password, or the key made of it, is not the one that the ledger was made with."""
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(ledger_id)
+        self.ledger_id = ledger_id
+
+    def __str__(self) -> str:
+        return f"ledger {self.ledger_id} was made with another password"
+
+
+class LedgerUnproven(Unauthorized):
+    """No journal that is left holds the ledger's key, so nobody can be told from its writer: reads only."""
+
+    def __str__(self) -> str:
+        return (
+            f"no journal that is left holds the key of ledger {self.ledger_id}: "
+            "it can be read, and takes no more entries"
+        )
+
+
+class DigestDiffers(StoreError, ValueError):
+    """The ledger's entries are protected in another way than was asked for; `recorded` says how."""
+
+    def __init__(self, ledger_id: int, recorded: str) -> None:
+        super().__init__(ledger_id, recorded)
+        self.ledger_id = ledger_id
+        self.recorded = recorded
+
+    def __str__(self) -> str:
+        return f"the entries of ledger {self.ledger_id} are protected by {self.recorded}"
+
+
+class DigestUnknown(StoreError, ValueError):
+    """Nothing tells how the ledger's entries are protected, nor where their payloads begin."""
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(ledger_id)
+        self.ledger_id = ledger_id
+
+    def __str__(self) -> str:
+        return f"nothing tells the digest type of ledger {self.ledger_id}: name it with digest="
 
 
 class StoreLocked(StoreError):
@@ -219,6 +280,23 @@ class DiskFull(StoreError, OSError):
 
 
 # durable bytes that are wrong
+
+
+class AnswerUnknown(StoreError):
+    """What was asked for is not there, and whether it ever was cannot be told: something here was lost.
+
+    Not a `KeyError`: who takes it for missing would give up what another copy may have.
+    """
+
+    def __init__(self, ledger_id: int, entry_id: int | None = None) -> None:
+        super().__init__(ledger_id, entry_id)
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+
+    def __str__(self) -> str:
+        what = f"ledger {self.ledger_id}"
+        what = what if self.entry_id is None else f"entry {self.entry_id} of {what}"
+        return f"{what} is not here, and may have been: something of this store was lost"
 
 
 class EntryUnreadable(StoreError):

@@ -1,4 +1,4 @@
-"""What we ask of an index: where each entry lies, and up to where all of that is true.
+"""What we ask of an index: where each entry lies, what is known of its ledger, and up to where that is true.
 
 Two adapters stand behind this port: `storage.lmdb_index`, and a stand-in of the tests that lives on a
 simulated disk. A change is seen whole or not at all, by readers and after a crash. Reading needs no lock
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
 
     from storage.index_state import IndexState
     from storage.outcome import Damaged
+    from storage.row import LedgerRow
 
 
 class IndexChange(Protocol):
@@ -24,8 +25,14 @@ class IndexChange(Protocol):
     def put(self, ledger_id: int, entry_ids: Sequence[int], locations: Sequence[int]) -> None:
         """Places (packed locations) for these ascending entries; an entry placed before is placed anew."""
 
-    def commit(self, state: IndexState) -> None:
-        """When it returns, the change and the state are durable, and readers see both."""
+    def put_rows(self, rows: Iterable[LedgerRow]) -> None:
+        """These rows, each in the place of the one that its ledger had."""
+
+    def remove(self, ledger_ids: Iterable[int]) -> None:
+        """No entry of these ledgers has a place any more, but for those that this change puts."""
+
+    def commit(self, state: IndexState | None) -> None:
+        """When it returns, the change is durable and readers see it; `None` leaves the state as it is."""
 
     def __enter__(self) -> Self: ...
 
@@ -54,6 +61,12 @@ class Index(Protocol):
 
     def ledgers(self) -> Iterator[int]:
         """Every ledger with a place, ascending; of a change committed meanwhile, some may show."""
+
+    def rows(self) -> Iterator[LedgerRow]:
+        """Every row, by ascending ledger; of a change committed meanwhile, some may show.
+
+        `OSError` when one is damaged.
+        """
 
     def change(self) -> IndexChange:
         """Begins a change."""

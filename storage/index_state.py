@@ -23,8 +23,10 @@ class IndexState:
     """The log written last; ids may wrap, so it need not be the largest."""
     log_ends: Mapping[int, int] = field(default_factory=dict)
     """For each log where its durable content ends. What lies behind is a leftover."""
-    rows_end: int = 0
-    """Where the durable content of the ledger rows ends."""
+    rows_sequence: int = 0
+    """The last durable group of the ledger rows."""
+    is_whole: bool = True
+    """Whether nothing is missing that was acknowledged; not so when it was made from damaged logs."""
 
     @property
     def log_end(self) -> LogPosition | None:

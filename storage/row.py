@@ -22,7 +22,8 @@ class KnownBy(enum.Enum):
 class Tombstone:
     """A ledger was deleted: its journal records before `journal`, and its log records before `log`, are dead.
 
-    `log` is known only once a checkpoint has frozen after the delete; until then all of them are.
+    `log` is known only once a checkpoint has frozen after the delete; until then all of them are. It is what
+    was committed when that checkpoint began: of what lies behind, nothing is the deleted ledger's.
     """
 
     journal: JournalPosition
@@ -46,3 +47,6 @@ class LedgerRow:
     last_entry_id: int | None = None
     """`None`: the ledger has no entry."""
     tombstone: Tombstone | None = None
+    """Of the ledger that had this id before: the other fields are of the one that has it now."""
+    in_limbo: bool = False
+    """Entries that were acknowledged may be missing here: what is not found is unknown, not missing."""
