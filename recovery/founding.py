@@ -10,6 +10,7 @@ ended it. With it, both cookies must be there: a directory without one is anothe
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,9 +67,9 @@ def check_may_be_a_store(layout: Layout) -> None:
     strange = sorted(names - _OURS)
     if strange and all(isinstance(cookie.load(one), NoCookie) for one in (layout.journal, layout.ledgers)):
         raise NotAStore(root.path, f"it holds {', '.join(strange[:3])}")
-    # Nobody has locked it yet: if it is a bookie's, not even the lock may be made in it.
-    if filenames.LOCK not in names and not isinstance(lastmark.load(layout.ledgers), NoMark):
-        load_mark(layout)
+    # If it is a bookie's, not even the lock may be made in it.
+    if not was_ours(layout) and is_marked_by_a_bookie(layout):
+        raise ForeignStore(root.path, "`ledgerstore rebuild-index` makes it a store of ours")
 
 
 def is_complete(layout: Layout) -> bool:
@@ -164,8 +165,8 @@ def store_id(layout: Layout) -> bytes:
     (instance_id,) = set(ids.values())
     try:
         return bytes.fromhex(instance_id).rjust(STORE_ID_SIZE, b"\0")[-STORE_ID_SIZE:]
-    except ValueError:
-        raise ForeignStore(layout.root.path, f"its instance id is {instance_id!r}") from None
+    except ValueError:  # a bookie's may be any text
+        return hashlib.sha256(instance_id.encode()).digest()[:STORE_ID_SIZE]
 
 
 def _stamped_id(directory: Directory) -> str:
@@ -174,9 +175,7 @@ def _stamped_id(directory: Directory) -> str:
         raise NotAStore(directory.path, "it has no VERSION file: another disk, or one that is not mounted?")
     if not isinstance(found, Cookie):
         raise _bad_cookie(directory, found)
-    if found.instance_id is None:
-        raise ForeignStore(directory.path, "its VERSION file has no instance id")
-    return found.instance_id
+    return found.instance_id or ""  # a bookie's may have none
 
 
 def _bad_cookie(directory: Directory, found: Torn | Damaged) -> CorruptionError | NewerFormat:
@@ -185,12 +184,27 @@ def _bad_cookie(directory: Directory, found: Torn | Damaged) -> CorruptionError 
     return CorruptionError(filenames.COOKIE, found.offset, found.flaw.value, "CKE-001")
 
 
+def was_ours(layout: Layout) -> bool:
+    """Whether a store of ours was ever opened here, whoever has written last."""
+    try:
+        return bool({filenames.INDEX, filenames.LEDGER_ROWS} & set(layout.ledgers.names()))
+    except FileNotFoundError:
+        return False
+
+
+def is_marked_by_a_bookie(layout: Layout) -> bool:
+    """Whether a bookie has written the mark: in its own form, or empty, as its crash leaves it."""
+    try:
+        found = lastmark.load(layout.ledgers)
+    except FileNotFoundError:
+        return False
+    return isinstance(found, EmptyMark) or (isinstance(found, Mark) and found.trailer is None)
+
+
 def load_mark(layout: Layout) -> Mark | None:
-    """The mark; `None` where it is damaged, and the index must say. A bookie's raises `ForeignStore`."""
+    """The mark of a store of ours; `None` where it is damaged, and the index must say."""
     found = lastmark.load(layout.ledgers)
     match found:
-        case Mark(trailer=None) | EmptyMark():
-            raise ForeignStore(layout.root.path, f"{filenames.LAST_MARK} is a bookie's")
         case Mark():
             return found
         case Damaged(flaw=Flaw.FUTURE_VERSION):

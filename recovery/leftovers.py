@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from storage import filenames
 from storage.codec import entrylog as codec
 from storage.entry_logs import log_ids
-from storage.errors import CorruptionError, ForeignStore
+from storage.errors import CorruptionError
 from storage.filenames import FileKind
 from storage.position import LogPosition
 
@@ -52,12 +52,21 @@ def remove_leftover_logs(directory: Directory, state: IndexState, store_id: byte
         name = filenames.entry_log(log_id)
         with directory.open(name) as file:
             header = codec.decode_header(file.read(0, codec.HEADER_SIZE))
-        if isinstance(header, codec.Header) and header.origin is None:
-            raise ForeignStore(directory.path, f"{name} is a bookie's entry log")
         if isinstance(header, codec.Header) and header.origin and header.origin.store_id == store_id:
             directory.remove(name)
             removed.append(name)
     return tuple(removed)
+
+
+def has_foreign_logs(directory: Directory, state: IndexState) -> bool:
+    """Whether a bookie has made a log here that the index has never heard of."""
+    for log_id in log_ids(directory):
+        if log_id not in state.log_ends:
+            with directory.open(filenames.entry_log(log_id)) as file:
+                header = codec.decode_header(file.read(0, codec.HEADER_SIZE))
+            if isinstance(header, codec.Header) and header.origin is None:
+                return True
+    return False
 
 
 def check_logs(directory: Directory, state: IndexState) -> None:
@@ -73,8 +82,9 @@ def check_log(directory: Directory, end: LogPosition) -> None:
         file = directory.open(name)
     except FileNotFoundError:
         raise CorruptionError(name, 0, "missing, and it held acknowledged entries", "ELG-005") from None
+    # An end inside the header is that of a log which was only read: it may lose more than that.
     with file:
-        if (size := file.size()) < end.offset:
+        if end.offset > codec.HEADER_SIZE and (size := file.size()) < end.offset:
             raise CorruptionError(name, size, f"ends here, and was written up to {end.offset}", "ELG-005")
 
 

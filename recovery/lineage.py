@@ -4,11 +4,15 @@ The mark names the last log and its durable end; each log notes in its header th
 one's durable end. What is noted counts up to there, and nothing else does: logs that nobody names, and bytes
 behind an end, are what an interrupted checkpoint has left, torn or whole.
 
+Where a bookie has written before us the way ends at what was there then: of those logs nobody knows which
+bytes were durable, and the end that is noted lies inside the header. All of them count, as far as they are
+sound, in the order in which their ids were given out.
+
 Where a header is damaged the way ends. The log itself still counts, up to its end, which was known before.
-Of those in front of it nobody knows which count, and how far: all that may be ours and are not of a later
-checkpoint are read as far as they can be. That reads too much rather than too little, and does no harm: what
-is found there was durable in a journal, and where it has a later place too, that one counts. But a log that
-is missing among them is not missed, and a torn leftover is reported as if it were a hole.
+Of those in front of it nobody knows which count, and how far: all that may be ours or a bookie's and are not
+of a later checkpoint are read as far as they can be. That reads too much rather than too little, and does no
+harm: what is found there was durable in a journal, and where it has a later place too, that one counts. But a
+log that is missing among them is not missed, and a torn leftover is reported as if it were a hole.
 """
 
 from __future__ import annotations
@@ -22,10 +26,15 @@ from storage.codec import entrylog as codec
 from storage.entry_logs import log_ids
 from storage.errors import CorruptionError, NewerFormat
 from storage.outcome import Damaged, Flaw
+from storage.position import LOG_ID_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from storage.codec.mark import Trailer
     from storage.files import Directory
+
+FoundHeader = codec.Header | codec.EmptyLog | Damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,8 @@ class Lineage:
 
     logs: tuple[tuple[int, int | None], ...]
     findings: tuple[str, ...] = ()
+    is_certain: bool = True
+    """Whether a log that is missing would have been missed."""
 
 
 def trace(directory: Directory, trailer: Trailer, store_id: bytes) -> Lineage:
@@ -42,13 +53,16 @@ def trace(directory: Directory, trailer: Trailer, store_id: bytes) -> Lineage:
     generation, end = trailer.generation, trailer.log_end
     while end is not None:
         check_log(directory, end)
+        if end.offset <= codec.HEADER_SIZE:
+            older = _adopted(directory, ends, generation)
+            return Lineage((*older.logs, *reversed(ends.items())), older.findings)
         ends[end.log_id] = end.offset
-        header = _header(directory, end.log_id)
-        origin = _origin(header)
+        header = read_header(directory, end.log_id)
+        origin = origin_of(header)
         if origin is None:
             older = _unnoted(directory, ends, generation, store_id)
-            finding = _finding(end.log_id, header)
-            return Lineage((*older.logs, *reversed(ends.items())), (finding, *older.findings))
+            logs, findings = (*older.logs, *reversed(ends.items())), (_lost(end.log_id, header),)
+            return Lineage(logs, (*findings, *older.findings), is_certain=False)
         leads_back = origin.previous is None or origin.previous.log_id not in ends
         if origin.store_id != store_id or origin.generation > generation or not leads_back:
             # A header that is whole, and not the one that was written here: what was here is gone.
@@ -57,23 +71,62 @@ def trace(directory: Directory, trailer: Trailer, store_id: bytes) -> Lineage:
     return Lineage(tuple(reversed(ends.items())))
 
 
+def _adopted(directory: Directory, noted: dict[int, int], generation: int) -> Lineage:
+    """The logs that were there when a bookie had written last: everybody's, but for those begun later."""
+    return _others(directory, noted, lambda header: _is_no_later(header, generation))
+
+
 def _unnoted(directory: Directory, noted: dict[int, int], generation: int, store_id: bytes) -> Lineage:
-    """The other logs that may count, in the order of their ids: ours of that generation or an earlier one."""
-    logs: list[tuple[int, int | None]] = []
-    findings = []
-    for log_id in sorted(set(log_ids(directory)) - noted.keys()):
-        header = _header(directory, log_id)
-        origin = _origin(header)
-        if isinstance(header, Damaged | codec.EmptyLog):
-            findings.append(_finding(log_id, header))
-        if isinstance(header, Damaged) or (
-            origin is not None and origin.store_id == store_id and origin.generation <= generation
-        ):
-            logs.append((log_id, None))
-    return Lineage(tuple(logs), tuple(findings))
+    """The other logs that may count: ours of that generation or an earlier one, and a bookie's."""
+
+    def counts(header: FoundHeader) -> bool:
+        origin = origin_of(header)
+        is_ours = origin is None or origin.store_id == store_id
+        return not isinstance(header, codec.EmptyLog) and is_ours and _is_no_later(header, generation)
+
+    found = _others(directory, noted, counts)
+    lost = [
+        _lost(log_id, header)
+        for log_id, header in _headers(directory, noted)
+        if isinstance(header, codec.EmptyLog | Damaged)
+    ]
+    return Lineage(found.logs, tuple(lost))
 
 
-def _header(directory: Directory, log_id: int) -> codec.Header | codec.EmptyLog | Damaged:
+def _others(directory: Directory, noted: dict[int, int], counts: Callable[[FoundHeader], bool]) -> Lineage:
+    """The logs that are not noted and count, in their order, and how far nobody knows."""
+    found = [(log_id, header) for log_id, header in _headers(directory, noted) if counts(header)]
+    damaged = [header_finding(log_id, header) for log_id, header in found if isinstance(header, Damaged)]
+    return Lineage(
+        tuple((log_id, None) for log_id in in_order(log_id for log_id, _ in found)), tuple(damaged)
+    )
+
+
+def _headers(directory: Directory, noted: dict[int, int]) -> list[tuple[int, FoundHeader]]:
+    return [(log_id, read_header(directory, log_id)) for log_id in sorted({*log_ids(directory)} - {*noted})]
+
+
+def _is_no_later(header: FoundHeader, generation: int) -> bool:
+    origin = origin_of(header)
+    return origin is None or origin.generation <= generation
+
+
+def in_order(ids: Iterable[int]) -> list[int]:
+    """Ids of logs in the order in which they were given out: ascending, from behind the largest gap on.
+
+    They begin at 0 again where they end: after that the smallest is not the oldest.
+    """
+    ascending = sorted(ids)
+    if not ascending:
+        return []
+    before = [ascending[-1] - LOG_ID_MAX - 1, *ascending]
+    gaps = [log_id - previous for log_id, previous in zip(ascending, before, strict=False)]
+    oldest = gaps.index(max(gaps))
+    return [*ascending[oldest:], *ascending[:oldest]]
+
+
+def read_header(directory: Directory, log_id: int) -> FoundHeader:
+    """What stands in front of a log; raises if a newer version of this package wrote it."""
     with directory.open(_name(log_id)) as file:
         header = codec.decode_header(file.read(0, codec.HEADER_SIZE))
     if isinstance(header, Damaged) and header.flaw is Flaw.FUTURE_VERSION:
@@ -81,11 +134,17 @@ def _header(directory: Directory, log_id: int) -> codec.Header | codec.EmptyLog 
     return header
 
 
-def _origin(header: codec.Header | codec.EmptyLog | Damaged) -> codec.Origin | None:
+def origin_of(header: FoundHeader) -> codec.Origin | None:
+    """Whose log it is, and behind which other; `None` for a bookie's, and where nothing tells."""
     return header.origin if isinstance(header, codec.Header) else None
 
 
-def _finding(log_id: int, header: codec.Header | codec.EmptyLog | Damaged) -> str:
+def header_finding(log_id: int, header: FoundHeader) -> str:
+    """What is wrong with a header on which nothing depends."""
+    return f"ELG-001 {_name(log_id)}@0: {header}"
+
+
+def _lost(log_id: int, header: FoundHeader) -> str:
     words = {codec.Header: "a header that is nobody's", codec.EmptyLog: "shorter than its header"}
     wrong = words.get(type(header), str(header))
     return f"ELG-001 {_name(log_id)}@0: {wrong}; of older logs it is not known which count, and how far"

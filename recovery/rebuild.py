@@ -1,29 +1,28 @@
-"""The index made again from the entry logs: it holds nothing that they do not."""
+"""The index made again from the entry logs and the ledger rows: it holds nothing that they do not."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recovery.declared import AllCrc32c
+from recovery.declared import DeclaredByRows
 from recovery.lineage import trace
-from storage import entrylog_scan, filenames
+from recovery.meter import Meter, nowhere
+from recovery.placing import Extent, Figures, Placing
+from storage import filenames
 from storage.codec import entrylog as codec
-from storage.codec.digest import DigestCheck
 from storage.codec.survey import EntryVerifier
-from storage.entrylog_reader import EntryLogReader, LogEntry
-from storage.entrylog_scan import Hole
 from storage.index_state import IndexState
-from storage.outcome import Damaged, EndOfData, Torn
 
 if TYPE_CHECKING:
-    from storage.codec.mark import Mark
-    from storage.files import Directory, ReadFile
-    from storage.index import Index, IndexDraft, IndexPlace
-    from storage.outcome import Stop
+    from collections.abc import Callable, Iterable, Mapping
 
-_BATCH = 200_000
-"""Entries that are held in memory at once."""
+    from storage.codec.mark import Mark
+    from storage.files import Directory
+    from storage.index import Index, IndexPlace
+    from storage.report import RebuildProgress
+    from storage.row import LedgerRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,84 +31,67 @@ class Rebuilt:
 
     index: Index
     findings: tuple[str, ...]
+    figures: Figures
 
 
-def rebuild(place: IndexPlace, directory: Directory, mark: Mark, store_id: bytes) -> Rebuilt:
+def rebuild(
+    place: IndexPlace,
+    directory: Directory,
+    mark: Mark,
+    store_id: bytes,
+    rows: Mapping[int, LedgerRow],
+    rows_sequence: int,
+    progress: Callable[[RebuildProgress], None] = nowhere,
+) -> Rebuilt:
     """An index of all that the logs held at the mark. What an interrupted checkpoint has left does not count.
 
-    Raises before anything is written when a log is missing, or shorter than it was.
+    `rows` are those that count now, and `rows_sequence` their last durable group: what they say is deleted
+    gets no place. Raises before anything is written when a log is missing, or shorter than it was.
     """
     assert mark.trailer is not None, "a bookie's mark is not ours to rebuild from"
     lineage = trace(directory, mark.trailer, store_id)
-    draft = place.draft()
-    findings = list(lineage.findings)
-    ends: dict[int, int] = {}
-    for log_id, end in lineage.logs:
+    meter = Meter(sum(log_sizes(directory, (log_id for log_id, _ in lineage.logs))), progress)
+    extents = [Extent(log_id, end, end, gives_way=end is None) for log_id, end in lineage.logs]
+    verifier = EntryVerifier(DeclaredByRows(rows))
+    with ExitStack() as unless_published:
+        draft = place.draft()
+        unless_published.callback(draft.close)
+        placing = Placing(directory, extents, rows, verifier, draft, meter)
+        placing.run()
+        ends = {one.log_id: durable_end(one, placing.sizes[one.log_id]) for one in extents}
+        last = mark.trailer.log_end
+        state = IndexState(
+            generation=mark.trailer.generation,
+            mark=mark.position,
+            last_log=None if last is None else last.log_id,
+            # As the mark says it: what says something else is taken for an index of another past.
+            log_ends=ends if last is None else {**ends, last.log_id: last.offset},
+            rows_sequence=rows_sequence,
+            is_whole=placing.is_whole and lineage.is_certain,
+        )
+        with draft.change() as change:
+            change.put_rows(row for _, row in sorted(rows.items()))
+            change.commit(state)
+        unless_published.pop_all()
+    findings = (*lineage.findings, *placing.findings)
+    return Rebuilt(draft.publish(), findings, placing.figures)
+
+
+def durable_end(extent: Extent, size: int) -> int:
+    """Up to where the log is known to be durable.
+
+    What was only read is not: behind a power cut the log may end before it, and a store that has lost nothing
+    would be refused.
+    """
+    if extent.proven is None or extent.proven > size:
+        return min(codec.HEADER_SIZE, size)
+    return extent.proven
+
+
+def log_sizes(directory: Directory, log_ids: Iterable[int]) -> list[int]:
+    """The sizes of those logs."""
+    sizes = []
+    for log_id in log_ids:
         with directory.open(filenames.entry_log(log_id)) as file:
-            ends[log_id] = _LogIndexing(draft, file, log_id, end, findings).run()
-    log_end = mark.trailer.log_end
-    last_log = None if log_end is None else log_end.log_id
-    state = IndexState(mark.trailer.generation, mark.position, last_log, ends, mark.trailer.rows_end)
-    with draft.change() as change:
-        change.commit(state)
-    return Rebuilt(draft.publish(), tuple(findings))
-
-
-class _LogIndexing:
-    """Puts one log's entries into the draft, some at a time."""
-
-    def __init__(
-        self, draft: IndexDraft, file: ReadFile, log_id: int, end: int | None, findings: list[str]
-    ) -> None:
-        self._draft = draft
-        self._name = filenames.entry_log(log_id)
-        self._reader = EntryLogReader(file, log_id, EntryVerifier(declared=AllCrc32c()))
-        self._end = end
-        self._findings = findings
-        self._places: dict[int, dict[int, int]] = {}
-        self._count = 0
-
-    def run(self) -> int:
-        """Up to where the log is known to be durable."""
-        for item in entrylog_scan.items(self._reader):
-            if isinstance(item, EndOfData | Torn | Damaged):
-                self._stopped(item)
-                break
-            start = item.position.offset if isinstance(item, LogEntry) else item.offset
-            if self._end is not None and start >= self._end:
-                break
-            self._take(item)
-        self._flush()
-        # What was only read is not known to be durable: behind a power cut the log may end before it, and a
-        # store that has lost nothing would be refused.
-        return codec.HEADER_SIZE if self._end is None else self._end
-
-    def _take(self, item: entrylog_scan.Found) -> None:
-        if isinstance(item, Hole):
-            self._finding("ELG-004", item.offset, f"{item.end - item.offset} bytes: {item.flaw.value}")
-        if not isinstance(item, LogEntry):
-            return
-        ledger_id, entry_id = item.ids
-        if item.check is not DigestCheck.OK:
-            # Placed all the same: it was acknowledged, and must be unreadable rather than missing.
-            self._finding("ELG-003", item.position.offset, f"ledger {ledger_id}, entry {entry_id}")
-        self._places.setdefault(ledger_id, {})[entry_id] = item.position.location.pack()
-        self._count += 1
-        if self._count >= _BATCH:
-            self._flush()
-
-    def _stopped(self, stop: Stop) -> None:
-        # Behind the known end lie leftovers; and where no end is known, they may begin anywhere.
-        if self._end is not None and stop.offset < self._end:
-            self._finding("ELG-004", stop.offset, f"sound only up to here, written up to {self._end}")
-
-    def _finding(self, finding: str, offset: int, words: str) -> None:
-        self._findings.append(f"{finding} {self._name}@{offset}: {words}")
-
-    def _flush(self) -> None:
-        with self._draft.change() as change:
-            for ledger_id, places in sorted(self._places.items()):
-                entry_ids = sorted(places)
-                change.put(ledger_id, entry_ids, [places[entry_id] for entry_id in entry_ids])
-            change.commit(IndexState())
-        self._places, self._count = {}, 0
+            sizes.append(file.size())
+    return sizes

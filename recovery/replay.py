@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from recovery.chain import Required, judge
 from recovery.decision import Decision
-from recovery.declared import AllCrc32c
+from recovery.declared import Declared, DeclaredByRows
 from storage import filenames, journals
 from storage.codec import journal as journal_codec
 from storage.codec.survey import EntryVerifier
-from storage.errors import CorruptionError, ForeignStore, NewerFormat
+from storage.errors import CorruptionError, NewerFormat
 from storage.journal_reader import JournalReader
 from storage.journal_records import record_batches
 from storage.journal_scan import Owner, scan
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.files import Directory, ReadFile
     from storage.journal_records import RecordBatch
     from storage.journal_scan import JournalScan
+    from storage.row import LedgerRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,23 @@ class Replayed:
 class Replay:
     """The journals of a directory from the mark on, judged. Reads only."""
 
-    def __init__(self, directory: Directory, mark: JournalPosition, newest_journal: int) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        mark: JournalPosition,
+        newest_journal: int,
+        rows: Mapping[int, LedgerRow],
+    ) -> None:
         self._directory = directory
+        self._rows = rows
+        self._tombstones = {
+            row.ledger_id: row.tombstone.journal for row in rows.values() if row.tombstone is not None
+        }
         scans = {
             journal_id: self._scan(journal_id, mark)
             for journal_id in journals.journal_ids(directory)
             if journal_id >= mark.journal_id
         }
-        self._check_ours(scans)
         required = [Required(newest_journal, "the mark's trailer")] if newest_journal else []
         self.verdict = judge(mark, scans, required)
         _check_verdict(self.verdict)
@@ -59,21 +69,27 @@ class Replay:
     def _scan(self, journal_id: int, mark: JournalPosition) -> JournalScan:
         start = mark.offset if journal_id == mark.journal_id else 0
         with self._open(journal_id) as file:
-            return scan(JournalReader(file, journal_id), EntryVerifier(declared=AllCrc32c()), start)
+            reader = JournalReader(file, journal_id)
+            # In a bookie's journal a ledger without a row is one that nobody has told us of.
+            declared = Declared(self._rows) if reader.salt is None else DeclaredByRows(self._rows)
+            return scan(reader, EntryVerifier(declared=declared), start)
 
     def _open(self, journal_id: int) -> ReadFile:
         return self._directory.open(filenames.journal(journal_id))
 
-    def _check_ours(self, scans: Mapping[int, JournalScan]) -> None:
-        for journal_id, found in scans.items():
-            if found.owner is Owner.BOOKIE:
-                raise ForeignStore(
-                    self._directory.path, f"{filenames.journal(journal_id)} is a bookie's journal"
-                )
-
     @property
     def durable_up_to(self) -> JournalPosition:
         return self.verdict.durable_up_to
+
+    @property
+    def foreign_end(self) -> JournalPosition | None:
+        """Where the last journal ends in which a bookie has written anything; `None` if none has."""
+        ends = [
+            JournalPosition(one.scan.journal_id, one.end)
+            for one in self.verdict.standings
+            if one.scan.owner is Owner.BOOKIE and one.scan.record_count
+        ]
+        return max(ends, default=None)
 
     @property
     def size(self) -> int:
@@ -94,7 +110,31 @@ class Replay:
         for batch in record_batches(reader, start, end):
             _check_known(reader, batch)
             position = JournalPosition(reader.journal_id, batch.end)
-            yield Replayed(reader.journal_id, batch, position <= self.durable_up_to)
+            living = self._living(batch, position) if self._tombstones else batch
+            yield Replayed(reader.journal_id, living, position <= self.durable_up_to)
+
+    def _living(self, batch: RecordBatch, end: JournalPosition) -> RecordBatch:
+        """Without the records of ledgers that were deleted behind them."""
+        # Here, and not behind the next journal: what is written again loses the place by which it is judged.
+        dead = {ledger_id for ledger_id, position in self._tombstones.items() if end <= position}
+        if dead.isdisjoint(batch.ledger_ids) and not any(
+            record.ledger_id in dead for _, record in batch.special
+        ):
+            return batch
+        kept = [
+            (ledger_id, entry_id, record)
+            for ledger_id, entry_id, record in zip(
+                batch.ledger_ids, batch.entry_ids, batch.records, strict=True
+            )
+            if ledger_id not in dead
+        ]
+        return replace(
+            batch,
+            ledger_ids=[ledger_id for ledger_id, _, _ in kept],
+            entry_ids=[entry_id for _, entry_id, _ in kept],
+            records=[record for _, _, record in kept],
+            special=[(offset, record) for offset, record in batch.special if record.ledger_id not in dead],
+        )
 
 
 def _ranges(one: Standing) -> Iterator[tuple[int, int]]:
@@ -106,11 +146,11 @@ def _ranges(one: Standing) -> Iterator[tuple[int, int]]:
 
 
 def _check_known(reader: JournalReader, batch: RecordBatch) -> None:
-    """A fence or an explicit LAC that is passed over would be lost: no store of this version writes one."""
+    """A record that is passed over may say something that must not be lost."""
     for offset, record in batch.special:
-        if not isinstance(record, journal_codec.LedgerKey):
+        if isinstance(record, journal_codec.UnknownRecord):
             name = filenames.journal(reader.journal_id)
-            raise NewerFormat(name, f"{type(record).__name__} of ledger {record.ledger_id} at {offset}")
+            raise NewerFormat(name, f"a record of an unknown kind, {record.entry_id}, at {offset}")
 
 
 def _check_verdict(verdict: Verdict) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from storage.latch import Latch
     from storage.location_cache import LocationCache
     from storage.memtable import Memtable, Slot
+    from storage.registry import Registry
+    from storage.row import LedgerRow
     from storage.worker import Pause
 
 SYNC_STEP = 1 << 20
@@ -61,6 +63,7 @@ class Checkpointer:
         slot: Slot,
         logs: EntryLogs,
         index: Index,
+        registry: Registry,
         cache: LocationCache,
         journal_directory: Directory,
         ledger_directory: Directory,
@@ -82,6 +85,7 @@ class Checkpointer:
         self._slot = slot
         self._logs = logs
         self._index = index
+        self._registry = registry
         self._cache = cache
         self._journal_directory = journal_directory
         self._ledger_directory = ledger_directory
@@ -166,16 +170,19 @@ class Checkpointer:
         # 1. Entry logs, data and then names. Before the index: it must not place an entry where none may be.
         places = yield from self._write_logs(frozen)
         self._logs.sync_names()
-        # 2. One change of the index. Before the mark: behind it the journals no longer speak for the entries.
-        yield from self._commit_index(places, self._next_state(frozen))
-        # 3. The mark. Before the trim: a power cut may bring the old one back, and it needs its journals.
+        # 2. What has changed of the ledgers. Before the index: it is made again from them when it is lost.
+        rows = yield from self._write_rows(frozen)
+        # 3. One change of the index. Before the mark: behind it the journals no longer speak for the entries.
+        yield from self._commit_index(frozen, places, rows)
+        # 4. The mark. Before the trim: a power cut may bring the old one back, and it needs its journals.
         yield from self._write_mark_draft()
         lastmark.publish(self._ledger_directory)
-        # 4. Readers look into the index from now on, and find everything there.
-        self._cache.forget({one.ledger_id for one in places})
+        # 5. Readers look into the index from now on, and find everything there.
+        with self._registry.committing:
+            self._cache.forget({one.ledger_id for one in places})
         self._committer.thaw()
         yield AT_ONCE
-        # 5. The journals before the mark are of no more use.
+        # 6. The journals before the mark are of no more use.
         self._trim()
 
     def _trim(self) -> None:
@@ -211,30 +218,50 @@ class Checkpointer:
         self._logs.sync()
         return places
 
+    def _write_rows(self, frozen: Memtable) -> Generator[Pause, None, list[LedgerRow]]:
+        while True:
+            try:
+                return self._registry.write_down(frozen, self.state)
+            except OSError as error:
+                yield self._pause_after(error)
+
     def _next_state(self, frozen: Memtable) -> IndexState:
         return IndexState(
             generation=self.state.generation + 1,
             mark=max(self.state.mark, frozen.covers_until),
             last_log=self._logs.last_log,
             log_ends={**self.state.log_ends, **self._logs.ends},
-            rows_end=self.state.rows_end,
+            rows_sequence=self._registry.sequence,
+            is_whole=self.state.is_whole,
         )
 
-    def _commit_index(self, places: Sequence[Places], state: IndexState) -> Iterator[Pause]:
-        while True:
+    def _commit_index(
+        self, frozen: Memtable, places: Sequence[Places], rows: Sequence[LedgerRow]
+    ) -> Iterator[Pause]:
+        state = self._next_state(frozen)
+        while self.state != state:
             try:
-                with self._index.change() as change:
-                    for one in places:
-                        change.put(one.ledger_id, one.entry_ids, one.locations)
-                        yield AT_ONCE
-                    change.commit(state)
-                break
+                places = [one for one in places if _is_there(frozen, one)]
+                yield from self._commit_once(frozen, places, rows, state)
             except OSError as error:
                 # Another try only where the first has certainly left nothing; an index does not latch itself.
                 if error.errno not in _NO_SPACE or self._index.state() != self.state:
                     raise
                 yield self._pause_after(error)
-        self.state = state
+
+    def _commit_once(
+        self, frozen: Memtable, places: Sequence[Places], rows: Sequence[LedgerRow], state: IndexState
+    ) -> Iterator[Pause]:
+        """Commits, unless a ledger among these was deleted meanwhile: its places would bring it back."""
+        with self._index.change() as change:
+            for one in places:
+                change.put(one.ledger_id, one.entry_ids, one.locations)
+                yield AT_ONCE
+            with self._registry.committing:
+                if all(_is_there(frozen, one) for one in places):
+                    change.put_rows(self._registry.still_standing(rows))
+                    change.commit(state)
+                    self.state = state
 
     def _write_mark_draft(self) -> Iterator[Pause]:
         while True:
@@ -260,9 +287,14 @@ class Checkpointer:
         return AT_ONCE
 
 
+def _is_there(frozen: Memtable, places: Places) -> bool:
+    """Whether the ledger has not been deleted since the table was frozen."""
+    return frozen.last_id(places.ledger_id) is not None
+
+
 def mark_of(state: IndexState, newest_journal: int) -> Mark:
     """The mark that says what the index's state says."""
-    return Mark(state.mark, Trailer(state.generation, newest_journal, state.log_end, state.rows_end))
+    return Mark(state.mark, Trailer(state.generation, newest_journal, state.log_end, state.rows_sequence))
 
 
 def _pieces(records: Sequence[bytes]) -> Iterator[slice]:

@@ -11,8 +11,10 @@ table is frozen: its `covers_until` is then exact.
 
 from __future__ import annotations
 
+import errno
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from storage import grouping
@@ -21,19 +23,27 @@ from storage.errors import DiskFull, Overloaded, StoreFailed
 from storage.grouping import Load
 from storage.journal_writer import NOTHING, Group
 from storage.memtable import Memtable, Tables
+from storage.registry import as_claimed
+from storage.tail import EMPTY
 from storage.turnstile import Signal, Turnstile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from storage.access import Access
+    from storage.codec.entry import Head
     from storage.entry import Entry
+    from storage.grouping import Deletion, Statement, Step
     from storage.journal_writer import JournalWriter
     from storage.journals import Journals
     from storage.latch import Latch
     from storage.memtable import Slot
     from storage.position import JournalPosition
+    from storage.registry import Registry
     from storage.tail import Run, Tail, Tails
     from storage.turnstile import Turn
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,7 @@ class Committer:
         journals: Journals,
         slot: Slot,
         tails: Tails,
+        registry: Registry,
         latch: Latch,
         limits: Limits,
         durable_up_to: JournalPosition,
@@ -68,6 +79,7 @@ class Committer:
         self._journals = journals
         self._slot = slot
         self._tails = tails
+        self._registry = registry
         self._latch = latch
         self._limits = limits
         self._durable_up_to = durable_up_to
@@ -76,62 +88,138 @@ class Committer:
 
     # ── what callers ask for ─────────────────────────────────────────────────────────────────────────
 
-    def append(self, ledger_id: int, payloads: Sequence[bytes]) -> range:
+    def append(self, ledger_id: int, access: Access, payloads: Sequence[bytes]) -> range:
         """The ids of the payloads, behind the ledger's last entry, when a crash can no longer lose them."""
-        run = self._wait_through(lambda tail: tail.append(payloads), ledger_id)
+        run = self._wait_through(lambda tail: tail.append(payloads, access), ledger_id, access)
         return range(run.first_id, run.first_id + len(run.payloads))
 
-    def place(self, entry: Entry) -> None:
+    def place(self, access: Access, entry: Entry) -> None:
         """Returns when a crash can no longer lose the entry, whose id the caller has chosen."""
-        self._wait_through(lambda tail: tail.place(entry), entry.ledger_id)
+        self._wait_through(lambda tail: tail.place(entry, access), entry.ledger_id, access)
 
-    def _wait_through(self, make: Callable[[Tail], Run], ledger_id: int) -> Run:
+    def place_bytes(self, access: Access, head: Head, data: bytes) -> None:
+        """The same for an entry as its writer has made it."""
+        self._wait_through(lambda tail: tail.place_bytes(head, data), head.ledger_id, access)
+
+    def _wait_through(self, make: Callable[[Tail], Run], ledger_id: int, access: Access) -> Run:
         tail = self._tails.of(ledger_id)
-        while (entered := self.enter(tail, make)) is None:
-            self._wait_for_room()
+        while (entered := self.enter(tail, access, make)) is None:
+            self._wait_for_room(tail)
         run, turn = entered
         self.turnstile.go_through(turn)
         if turn.error is not None and not run.is_durable:
-            raise self._as_told(turn.error)
+            raise self.as_told(turn.error)
         return run
 
-    def enter(self, tail: Tail, make: Callable[[Tail], Run]) -> tuple[Run, Turn[Load]] | None:
-        """The run and the turn it goes with; `None` while there is no room."""
+    def enter(self, tail: Tail, access: Access, make: Callable[[Tail], Run]) -> tuple[Run, Turn[Load]] | None:
+        """The run and the turn it goes with; `None` while there is no room, or the ledger is held."""
         with self.turnstile.lock:
             self._check_open()
-            if self._is_full():
+            if tail.is_held or self._is_full():
                 return None
-            run = self._take_along(tail, make)
+            run = self._take_along(tail, access, make)
             return run, self.turnstile.enter()
 
-    def submit(self, ledger_id: int, payload: bytes) -> Future[int]:
+    def submit(self, ledger_id: int, access: Access, payload: bytes) -> Future[int]:
         """The id as a future; goes with the next turn, whoever leads it."""
+        return self._submitted(lambda tail: tail.append((payload,), access), ledger_id, access)
+
+    def submit_bytes(self, access: Access, head: Head, data: bytes) -> Future[int]:
+        """The same for an entry as its writer has made it."""
+        return self._submitted(lambda tail: tail.place_bytes(head, data), head.ledger_id, access)
+
+    def _submitted(self, make: Callable[[Tail], Run], ledger_id: int, access: Access) -> Future[int]:
         tail = self._tails.of(ledger_id)
-        while (put := self._put(tail, payload)) is None:
-            self._wait_for_room()
+        while (put := self.put(tail, access, make)) is None:
+            self._wait_for_room(tail)
         future, waiting = put
-        if waiting >= self._limits.group_size_max:
-            self.turnstile.flush()
+        self._perhaps_flush(waiting)
         return future
 
-    def _put(self, tail: Tail, payload: bytes) -> tuple[Future[int], int] | None:
-        """The future of an entry, and how much waits with it; `None` while there is no room."""
+    def put(self, tail: Tail, access: Access, make: Callable[[Tail], Run]) -> tuple[Future[int], int] | None:
+        """The future of an entry, and how much waits with it; `None` as in `enter`."""
         with self.turnstile.lock:
             self._check_open()
-            if self._is_full():
+            if tail.is_held or self._is_full():
                 return None
             load, future = self.turnstile.open.load, Future[int]()
             # Too late to cancel from the start: the entry is on its way with everybody else's.
             future.set_running_or_notify_cancel()
-            run = self._take_along(tail, lambda tail: tail.append((payload,)))
-            load.pending.append((future, run))
+            load.pending.append((future, self._take_along(tail, access, make)))
             return future, load.size
 
-    def _take_along(self, tail: Tail, make: Callable[[Tail], Run]) -> Run:
+    def defer(self, access: Access, head: Head, data: bytes) -> None:
+        """Hands the entry over and does not wait: durable when `force` returns, or by itself before."""
+        tail = self._tails.of(head.ledger_id)
+        while (waiting := self._put_aside(tail, access, head, data)) is None:
+            self._wait_for_room(tail)
+        self._perhaps_flush(waiting)
+
+    def _put_aside(self, tail: Tail, access: Access, head: Head, data: bytes) -> int | None:
+        with self.turnstile.lock:
+            self._check_open()
+            if tail.is_held or self._is_full():
+                return None
+            load = self.turnstile.open.load
+            run = self._take_along(tail, access, lambda tail: tail.place_bytes(head, data))
+            load.unawaited.append(run)
+            return load.size
+
+    def _perhaps_flush(self, waiting: int) -> None:
+        if waiting >= self._limits.group_size_max:
+            self.turnstile.flush()
+
+    def force(self, ledger_id: int) -> None:
+        """Returns when all that was added to the ledger before is durable; raises if any of it is not."""
+        tail = self._tails.of(ledger_id)
+        self.turnstile.flush()
+        self._latch.check_writes()
+        with self.turnstile.lock:
+            lost, tail.lost = tail.lost, None
+        if lost is not None:
+            raise self.as_told(lost)
+
+    # ── what is said of a ledger: see `storage.warden` ───────────────────────────────────────────────
+
+    def enter_statement(
+        self, tail: Tail, make: Callable[[], Statement | None]
+    ) -> tuple[Statement | None, Turn[Load]] | None:
+        """The statement, if it says anything new, and its turn; `None` while the ledger is held."""
+        with self.turnstile.lock:
+            self._check_open()
+            if tail.is_held:
+                return None
+            statement = make()
+            if statement is not None:
+                self.turnstile.open.load.statements.append(statement)
+            return statement, self.turnstile.enter()
+
+    def enter_deletion(
+        self, tail: Tail, make: Callable[[], Deletion | None]
+    ) -> tuple[Deletion | None, Turn[Load]] | None:
+        """The deletion, if there is a ledger, and its turn; `None` while another is under way."""
+        with self.turnstile.lock:
+            self._check_open()
+            if tail.is_held:
+                return None
+            deletion = make()
+            if deletion is not None:
+                tail.is_held = True
+                self.turnstile.open.load.deletions.append(deletion)
+            return deletion, self.turnstile.enter()
+
+    def wait_while_held(self, tail: Tail) -> None:
+        """Returns when no delete of the ledger is under way, or none will end."""
+        self.news.wait_for(lambda: not tail.is_held or self._latch.has_ended)
+
+    # ── room ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take_along(self, tail: Tail, access: Access, make: Callable[[Tail], Run]) -> Run:
         """The run, which goes with the open turn. Needs the lock."""
         load, handed_out = self.turnstile.open.load, tail.handed_out
         count = len(load.runs)
         try:
+            tail.admit(access)
             run = make(tail)
             load.add(run)
         except BaseException:
@@ -145,7 +233,7 @@ class Committer:
         self._latch.check_writes()
         refused = self.turnstile.open.load.refused
         if refused is not None:
-            raise self._as_told(refused)
+            raise self.as_told(refused)
 
     def _is_full(self) -> bool:
         """Whether what waits already is all that the tables can take."""
@@ -154,7 +242,8 @@ class Committer:
             return waiting >= self._limits.memtable_size_max
         return tables.active.size + waiting >= self._limits.memtable_size_max
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_room(self, tail: Tail) -> None:
+        self.wait_while_held(tail)
         timeout = self._limits.throttle_timeout_s
         if not self.news.wait_for(lambda: not self._is_full() or self._latch.has_ended, timeout):
             raise Overloaded(timeout)
@@ -178,13 +267,19 @@ class Committer:
 
     def carry_over(self, records: Sequence[bytes]) -> None:
         """Makes durable what opening has read and cannot prove; it is in the active table already."""
-        ledger_ids = list(dict.fromkeys(record_codec.ledger_id(record) for record in records))
-        group = grouping.with_keys(Group(records, len(records), sum(map(len, records))), ledger_ids)
+        ledger_ids = {record_codec.ledger_id(record) for record in records}
+        keys = grouping.key_records(self._keys(ledger_ids))
+        group = grouping.with_keys(Group(records, len(records), grouping.size_of(records)), keys)
         self._durable_up_to = self._journals.carry_over(group, self._durable_up_to)
         assert self._journals.active is not None
         self._journals.active.keyed.update(ledger_ids)
         self.newest_journal = self._journals.active.journal_id
         self._slot.tables.active.covers_until = self._durable_up_to
+
+    def pass_by(self, position: JournalPosition) -> None:
+        """What stands before is about to be in the entry logs, all of it, whoever wrote it."""
+        self._durable_up_to = max(self._durable_up_to, position)
+        self.newest_journal = max(self.newest_journal, position.journal_id)
 
     # ── the turn ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -198,12 +293,16 @@ class Committer:
             self._latch.check_turn()
             full = load.refused
             try:
-                for runs, group in () if full else grouping.groups(load, self._limits.group_size_max):
-                    journal = self._write(group, runs)
+                if not full:
+                    self._declare(load)
+                for step in () if full else grouping.steps(load, self._limits.group_size_max):
+                    journal = self._write(step)
                     yield
                     self._sync(journal)
                     yield
-                    self._insert(runs)
+                    self._insert(step)
+                if load.deletions and not full:
+                    self._erase(load.deletions)
             except DiskFull as error:
                 full = error
             # On a full disk too: what the checkpoint trims may be the very space that is missing.
@@ -218,32 +317,67 @@ class Committer:
             self._fail(load, error)
             raise
 
-    def _write(self, group: Group, runs: Sequence[Run]) -> JournalWriter:
-        ledger_ids = {run.tail.ledger_id for run in runs}
+    def _declare(self, load: Load) -> None:
+        """Whoever reads an entry behind a crash must know its digest type: rows before the first entry."""
+        revisions = {
+            ledger_id: partial(as_claimed, claim=tail.facts)
+            for ledger_id, tail in load.tails.items()
+            if tail.facts.digest_type is not self._registry.digest_type(ledger_id)
+        }
+        if revisions:
+            try:
+                self._registry.declare(revisions)
+            except OSError as error:
+                raise full_or(error, self._latch.path) from error
+
+    def _write(self, step: Step) -> JournalWriter:
+        keys = self._keys(step.ledger_ids)
         # Room for a key for each ledger, whether this journal needs it or a new one will.
-        journal = self._journals.with_room(group, grouping.KEY_SIZE * len(ledger_ids))
-        unkeyed = ledger_ids - journal.keyed
-        journal.write(grouping.with_keys(group, sorted(unkeyed)), self._durable_up_to)
+        journal = self._journals.with_room(step.group, grouping.size_of(grouping.key_records(keys)))
+        unkeyed = {ledger_id: key for ledger_id, key in keys.items() if ledger_id not in journal.keyed}
+        journal.write(grouping.with_keys(step.group, grouping.key_records(unkeyed)), self._durable_up_to)
         # Before the sync, and right all the same: after one that fails nothing more is written there.
         journal.keyed.update(unkeyed)
         return journal
+
+    def _keys(self, ledger_ids: Iterable[int]) -> dict[int, bytes]:
+        """The keys of those of the ledgers of which one is known."""
+        keys = {ledger_id: self._tails.of(ledger_id).facts.master_key for ledger_id in ledger_ids}
+        return {ledger_id: key for ledger_id, key in keys.items() if key is not None}
 
     def _sync(self, journal: JournalWriter) -> None:
         self._durable_up_to = journal.sync()
         self.newest_journal = journal.journal_id
         self.groups += 1
 
-    def _insert(self, runs: Sequence[Run]) -> None:
+    def _insert(self, step: Step) -> None:
         active = self._slot.tables.active
-        for run in runs:
+        for run in step.runs:
             active.insert_parts(run.tail.ledger_id, run.first_id, run.fronts, run.payloads, run.size)
+        for statement in step.statements:
+            self._registry.settle(statement.tail.ledger_id, statement.revise, active)
+            statement.is_durable = True
         # Behind the insert: a mark must never cover what is not in the table.
         active.covers_until = self._durable_up_to
-        for run in runs:
-            run.tail.settle(run)
-            run.is_durable = True
-            if run.whole is not None:
-                run.whole.is_durable = run.last_id == run.whole.last_id
+        for run in step.runs:
+            self._settle(run, active)
+
+    def _settle(self, run: Run, active: Memtable) -> None:
+        tail = run.tail
+        if tail.end == EMPTY:
+            # Its key is in the journal now; when that goes, only the row knows it.
+            self._registry.settle(tail.ledger_id, lambda row: as_claimed(row, tail.facts), active)
+        tail.settle(run)
+        run.is_durable = True
+        if run.whole is not None:
+            run.whole.is_durable = run.last_id == run.whole.last_id
+
+    def _erase(self, deletions: Sequence[Deletion]) -> None:
+        for one in deletions:
+            # Everything written so far is synced: this is the end of the last group.
+            self._registry.erase(one.tail.ledger_id, self._durable_up_to)
+            one.tail.restart(self._registry.of(one.tail.ledger_id))
+            one.is_done = True
 
     def _journal_to_vouch_for(self) -> JournalWriter | None:
         journal = self._journals.active
@@ -252,7 +386,7 @@ class Committer:
 
     def _freeze(self) -> None:
         tables = self._slot.tables
-        if tables.frozen is None and len(tables.active):
+        if tables.frozen is None and tables.active.has_content:
             self._slot.tables = Tables(Memtable(tables.active.covers_until), tables.active)
 
     def _fail(self, load: Load, error: BaseException) -> None:
@@ -268,25 +402,30 @@ class Committer:
             if error is None or run.is_durable:
                 future.set_result(run.first_id)
             else:
-                future.set_exception(self._as_told(error))
+                future.set_exception(self.as_told(error))
+        for run in load.unawaited:
+            if not run.is_durable:
+                run.tail.lost = error
+        for deletion in load.deletions:
+            deletion.tail.is_held = False
         self.news.notify()
         if self._latch.failure is None:
             self.on_turn()
 
     def _interrupted(self, load: Load, error: BaseException) -> None:
         """Ids that are not written must not be passed over by the next turn."""
-        if not all(run.is_durable for run in load.runs):
+        if not load.is_done:
             self._latch.fail(error)
 
     def _refuse_open(self, error: DiskFull) -> None:
         """What waits for the next turn has ids behind those that are handed back: it is refused with them."""
         with self.turnstile.lock:
             load = self.turnstile.open.load
-            if load.runs:
+            if load.has_content:
                 load.refused = error
             self._tails.hand_back()
 
-    def _as_told(self, error: BaseException) -> BaseException:
+    def as_told(self, error: BaseException) -> BaseException:
         """An error of its own for each caller: one that many threads raise collects all their tracebacks."""
         told = DiskFull(error.path) if isinstance(error, DiskFull) else StoreFailed(self._latch.path)
         told.__cause__ = error
@@ -297,6 +436,11 @@ class Committer:
     def begin(self) -> Turn[Load] | None:
         """Takes the open turn, to be played stage by stage; `None` while another is under way."""
         return self.turnstile.begin()
+
+
+def full_or(error: OSError, path: str) -> OSError:
+    """A full disk as what its callers know it by."""
+    return DiskFull(path) if error.errno in NO_SPACE else error
 
 
 def _raise_if(error: BaseException | None) -> None:

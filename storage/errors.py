@@ -3,7 +3,8 @@
     StoreError
     ├── the caller's mistake, or bad timing: nothing was stored, nothing is broken
     │   ├── InvalidEntry          an entry that no file could hold
-    │   │   └── EntryTooLarge     larger than this store takes
+    │   │   ├── EntryTooLarge     larger than this store takes
+    │   │   └── DigestMismatch    it has been damaged on its way here
     │   ├── InvalidFormat         a request to write what the format forbids
     │   ├── InvalidConfig         a setting that could not work
     │   ├── NoSuchLedger          also a KeyError
@@ -63,6 +64,18 @@ class EntryTooLarge(InvalidEntry):
         return f"an entry of {self.size} bytes, head and digest included; the limit is {self.limit}"
 
 
+class DigestMismatch(InvalidEntry):
+    """The digest that the entry came with does not belong to its bytes; nothing was stored."""
+
+    def __init__(self, ledger_id: int, entry_id: int) -> None:
+        super().__init__(ledger_id, entry_id)
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+
+    def __str__(self) -> str:
+        return f"the digest of entry {self.entry_id} of ledger {self.ledger_id} does not belong to its bytes"
+
+
 class InvalidFormat(StoreError, ValueError):
     """A request to write bytes that the file format forbids."""
 
@@ -103,7 +116,7 @@ class NoSuchEntry(StoreError, KeyError):
 
 
 class LedgerFenced(StoreError):
-    """The ledger is fenced: ordinary adds are refused for ever, those of a recovery pass. Nothing was stored."""
+    """Another has taken the ledger over: it takes no adds but those of a recovery. Nothing was stored."""
 
     def __init__(self, ledger_id: int) -> None:
         super().__init__(ledger_id)

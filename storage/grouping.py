@@ -5,22 +5,38 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.codec import journal as journal_codec
-from storage.codec.digest import master_key
-from storage.codec.record import FRONT_SIZE
 from storage.codec.seal import GroupFlag
 from storage.journal_writer import Group
 from storage.tail import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
-_MASTER_KEY = master_key(b"")
-KEY_SIZE = len(journal_codec.encode_ledger_key(0, _MASTER_KEY))
-"""What the key of one ledger takes in a group."""
+    from storage.row import LedgerRow
+    from storage.tail import Tail
+
+
+@dataclass(slots=True)
+class Statement:
+    """Something about a ledger on its way to the journal: a fence, or an explicit last add confirmed."""
+
+    tail: Tail
+    record: bytes
+    revise: Callable[[LedgerRow], LedgerRow]
+    """What it makes of what is known of the ledger, when it is durable."""
+    is_durable: bool = False
+
+
+@dataclass(slots=True)
+class Deletion:
+    """A ledger that is to go when everything that was handed over before is durable."""
+
+    tail: Tail
+    is_done: bool = False
 
 
 @dataclass(slots=True)
@@ -28,34 +44,82 @@ class Load:
     """What callers have put into one turn."""
 
     runs: list[Run] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    deletions: list[Deletion] = field(default_factory=list)
     size: int = 0
     pending: deque[tuple[Future[int], Run]] = field(default_factory=deque)
+    unawaited: list[Run] = field(default_factory=list)
+    """Of the runs those for which nobody waits."""
     wants_seal: bool = False
     wants_freeze: bool = False
     refused: BaseException | None = None
     """Why it will not be done: space for an earlier turn was missing, and ids were handed back."""
+
+    @property
+    def tails(self) -> dict[int, Tail]:
+        """Of the ledgers that get a record."""
+        return {run.tail.ledger_id: run.tail for run in self.runs} | {
+            one.tail.ledger_id: one.tail for one in self.statements
+        }
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of it is durable, and can be read."""
+        recorded = all(run.is_durable for run in self.runs) and all(one.is_durable for one in self.statements)
+        return recorded and all(one.is_done for one in self.deletions)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything of it is lost if it is not done."""
+        return bool(self.runs or self.statements or self.deletions)
 
     def add(self, run: Run) -> None:
         self.size += run.size  # first: what counts too much wastes room, what counts too little has none
         self.runs.append(run)
 
 
-def groups(load: Load, size_max: int) -> Iterator[tuple[Sequence[Run], Group]]:
-    """The runs in groups of at most this size; only a single larger entry makes a larger one."""
+class Step(NamedTuple):
+    """One group of a turn, and what is durable with it."""
+
+    group: Group
+    runs: Sequence[Run] = ()
+    statements: Sequence[Statement] = ()
+
+    @property
+    def ledger_ids(self) -> set[int]:
+        return {run.tail.ledger_id for run in self.runs} | {one.tail.ledger_id for one in self.statements}
+
+
+def steps(load: Load, size_max: int) -> Iterator[Step]:
+    """The turn in groups of at most this size; only a single larger entry makes a larger one.
+
+    What is said of ledgers stands behind all entries: a fence must not be durable before what it follows.
+    """
+    groups = list(_groups(load, size_max))
+    for group, runs in groups[:-1]:
+        yield Step(group, runs)
+    group, runs = groups[-1] if groups else (Group((), 0, 0), [])
+    if groups and not load.statements:
+        yield Step(group, runs)
+    elif load.statements:
+        yield Step(_with_statements(group, load.statements), runs, load.statements)
+
+
+def _groups(load: Load, size_max: int) -> Iterator[tuple[Group, Sequence[Run]]]:
     if load.runs and load.size <= size_max:
-        yield load.runs, _group(load.runs, load.size)
+        yield _group(load.runs, load.size), load.runs
         return
     members: list[Run] = []
     size = 0
     for run in load.runs:
         for part in _parts(run, size_max):
             if members and size + part.size > size_max:
-                yield members, _group(members, size)
+                yield _group(members, size), members
                 members, size = [], 0
             members.append(part)
             size += part.size
     if members:
-        yield members, _group(members, size)
+        yield _group(members, size), members
 
 
 def _parts(run: Run, size_max: int) -> Iterator[Run]:
@@ -64,8 +128,8 @@ def _parts(run: Run, size_max: int) -> Iterator[Run]:
         yield run
         return
     first, size, length = 0, 0, run.length - sum(map(len, run.payloads))
-    for at, payload in enumerate(run.payloads):
-        added = FRONT_SIZE + len(payload)
+    for at, (front, payload) in enumerate(zip(run.fronts, run.payloads, strict=True)):
+        added = len(front) + len(payload)
         if size and size + added > size_max:
             yield _part(run, slice(first, at), size, length)
             first, size = at, 0
@@ -76,7 +140,8 @@ def _parts(run: Run, size_max: int) -> Iterator[Run]:
 
 def _part(run: Run, part: slice, size: int, length: int) -> Run:
     first_id = run.first_id + part.start
-    return Run(run.tail, first_id, run.fronts[part], run.payloads[part], size, length, whole=run)
+    fronts, payloads = run.fronts[part], run.payloads[part]
+    return Run(run.tail, first_id, fronts, payloads, size, length, run.confirmed, whole=run)
 
 
 def _group(members: Sequence[Run], size: int) -> Group:
@@ -88,10 +153,24 @@ def _group(members: Sequence[Run], size: int) -> Group:
     return Group(buffers, count, size, GroupFlag.ATOMIC if is_atomic else GroupFlag.NONE)
 
 
-def with_keys(group: Group, ledger_ids: Sequence[int]) -> Group:
+def _with_statements(group: Group, statements: Sequence[Statement]) -> Group:
+    records = [one.record for one in statements]
+    count, size = group.record_count + len(records), group.size + sum(map(len, records))
+    return Group([*group.buffers, *records], count, size, group.flags)
+
+
+def key_records(keys: Mapping[int, bytes]) -> list[bytes]:
+    """The key records of these ledgers, by ascending id."""
+    return [journal_codec.encode_ledger_key(ledger_id, key) for ledger_id, key in sorted(keys.items())]
+
+
+def with_keys(group: Group, records: Sequence[bytes]) -> Group:
     """A bookie skips the records of a ledger whose key its journal does not hold: keys go in front."""
-    if not ledger_ids:
+    if not records:
         return group
-    keys = [journal_codec.encode_ledger_key(ledger_id, _MASTER_KEY) for ledger_id in ledger_ids]
-    size = group.size + sum(map(len, keys))
-    return Group([*keys, *group.buffers], len(keys) + group.record_count, size, group.flags)
+    size = group.size + size_of(records)
+    return Group([*records, *group.buffers], len(records) + group.record_count, size, group.flags)
+
+
+def size_of(records: Iterable[bytes]) -> int:
+    return sum(map(len, records))

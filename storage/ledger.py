@@ -5,9 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from storage.codec import record as record_codec
-from storage.entry import ID_MAX, NO_ENTRY, Entry
+from storage.access import Access
+from storage.codec import entry as entry_codec
+from storage.codec.digest import Digester, mac_key, master_key
+from storage.entry import ID_MAX, NO_ENTRY, DigestType, Entry
 from storage.errors import (
+    AnswerUnknown,
+    DigestDiffers,
+    DigestUnknown,
     EntryTooLarge,
     EntryUnreadable,
     ForkedStore,
@@ -15,8 +20,10 @@ from storage.errors import (
     NoSuchEntry,
     NoSuchLedger,
     StoreClosed,
+    Unauthorized,
 )
 from storage.tail import EMPTY
+from storage.warden import confirmed_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,18 +32,25 @@ if TYPE_CHECKING:
     from storage.config import StoreConfig
     from storage.parts import Parts
     from storage.scanning import Block
+    from storage.tail import Tail
 
     Payload = bytes | bytearray | memoryview
+
+
+_CRC32C = Digester(DigestType.CRC32C)
 
 
 class Ledger:
     """One ledger of a store: append to it, read it, follow it. Cheap to make, and shared like its store."""
 
-    __slots__ = ("_committer", "_latch", "_notice_submit", "_parts", "id")
+    __slots__ = ("_access", "_committer", "_latch", "_notice_submit", "_parts", "id")
 
-    def __init__(self, ledger_id: int, parts: Parts, notice_submit: Callable[[], None]) -> None:
+    def __init__(
+        self, ledger_id: int, access: Access, parts: Parts, notice_submit: Callable[[], None]
+    ) -> None:
         check_id("ledger", ledger_id)
         self.id = ledger_id
+        self._access = access
         self._notice_submit = notice_submit
         self._parts = parts
         self._committer = parts.committer
@@ -50,7 +64,7 @@ class Ledger:
     def append(self, payload: Payload) -> int:
         """The id of the new entry, when a crash can no longer lose it."""
         self._latch.check_reads()
-        return self._committer.append(self.id, (checked_payload(payload, self._parts.config),)).start
+        return self._committer.append(self.id, self._access, (self._checked(payload),)).start
 
     def append_many(self, payloads: Iterable[Payload]) -> range:
         """The ids of the new entries, consecutive, when a crash can no longer lose any of them.
@@ -59,8 +73,8 @@ class Ledger:
         leaves all of them or none; of more than that it, or a full disk, may leave the first ones.
         """
         self._latch.check_reads()
-        checked = checked_payloads(list(payloads), self._parts.config)
-        return self._committer.append(self.id, checked) if checked else range(0)
+        checked = checked_payloads(list(payloads), self._parts.config, self._overhead())
+        return self._committer.append(self.id, self._access, checked) if checked else range(0)
 
     def submit(self, payload: Payload) -> Future[int]:
         """The id of the new entry as a future, done when a crash can no longer lose it.
@@ -69,9 +83,97 @@ class Ledger:
         within `group_wait_s`.
         """
         self._latch.check_reads()
-        future = self._committer.submit(self.id, checked_payload(payload, self._parts.config))
+        future = self._committer.submit(self.id, self._access, self._checked(payload))
         self._notice_submit()
         return future
+
+    def _checked(self, payload: Payload) -> bytes:
+        return checked_payload(payload, self._parts.config, self._overhead())
+
+    def _overhead(self) -> int:
+        digest_type = self._access.digest_type or self._parts.registry.digest_type(self.id)
+        return overhead(digest_type or DigestType.CRC32C)
+
+    # ── taking it over, and giving it up ─────────────────────────────────────────────────────────────
+
+    def fence(self) -> int | None:
+        """Closes the ledger to its writer for ever; the id of the last entry then, `None` if it has none.
+
+        Returns when no crash can open it again. What was added before can be read by then; adds that come
+        later are refused with `LedgerFenced`, but for those of `Store.bookie.recover`.
+        """
+        self._latch.check_reads()
+        self._parts.warden.fence(self.id, self._access)
+        return self.last_entry_id
+
+    def set_explicit_lac(self, last_add_confirmed: int) -> None:
+        """Says up to where the writer knows the ledger to be complete; returns when that is durable.
+
+        One that is not larger than what was said before changes nothing.
+        """
+        self._latch.check_reads()
+        packet = entry_codec.encode_lac(self.id, last_add_confirmed, self._digester())
+        self._parts.warden.confirm(self.id, self._access, packet)
+
+    def delete(self) -> None:
+        """Deletes the ledger; returns when no crash can bring it back. `NoSuchLedger` if there is none.
+
+        Its id is free then: the next add makes another ledger.
+        """
+        self._latch.check_reads()
+        if not self._parts.warden.delete(self.id, self._access):
+            raise NoSuchLedger(self.id)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the ledger is closed to its writer. `AnswerUnknown` if that cannot be told."""
+        self._latch.check_reads()
+        if not (fenced := self._parts.registry.of(self.id).fenced) and self._parts.registry.may_lack(self.id):
+            raise AnswerUnknown(self.id)
+        return fenced
+
+    @property
+    def explicit_lac(self) -> int:
+        """What was set explicitly; -1 while nothing was."""
+        self._latch.check_reads()
+        return confirmed_by(self._parts.registry.of(self.id))
+
+    @property
+    def digest_type(self) -> DigestType | None:
+        """How its entries are protected; `None` where nothing tells."""
+        self._latch.check_reads()
+        return self._parts.registry.digest_type(self.id)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is one: it has an entry, is fenced, or has an explicit last add confirmed."""
+        with self._latch.reading():
+            return self._tail().exists
+
+    def _tail(self) -> Tail:
+        return self._parts.tails.of(self.id)
+
+    def _digester(self) -> Digester:
+        """How to verify what is read, and to protect what is said."""
+        digest_type = self._parts.registry.digest_type(self.id)
+        access = self._access
+        if digest_type is DigestType.CRC32C and access.digest_type in (None, digest_type):
+            return _CRC32C
+        if access.digest_type not in (None, digest_type) and digest_type is not None:
+            if self._tail().is_claimed:
+                raise DigestDiffers(self.id, digest_type.name)
+            digest_type = access.digest_type
+        return self._digester_of(digest_type or access.digest_type)
+
+    def _digester_of(self, digest_type: DigestType | None) -> Digester:
+        if digest_type is None:
+            raise DigestUnknown(self.id)
+        row = self._parts.registry.of(self.id)
+        is_other_key = row.master_key not in (None, self._access.master_key)
+        if digest_type is DigestType.MAC and is_other_key and self._tail().is_claimed:
+            # With another key every digest is wrong, and good entries would be called damaged.
+            raise Unauthorized(self.id)
+        return Digester(digest_type, self._access.mac_key)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -80,16 +182,16 @@ class Ledger:
         self._latch.check_reads()
         check_id("entry", entry_id)
         try:
-            entry = self._parts.reading.entry(self.id, entry_id)
+            entry = self._parts.reading.entry(self.id, entry_id, self._digester())
         except (EntryUnreadable, OSError):
             self._latch.check_reads()  # its files were closed while it read
             raise
-        return entry if entry is not None else self._missing(entry_id)
+        return entry if entry is not None else missing(self._parts, self.id, entry_id)
 
-    def _missing(self, entry_id: int) -> NoReturn:
-        if self.last_entry_id is None:
-            raise NoSuchLedger(self.id)
-        raise NoSuchEntry(self.id, entry_id)
+    def entry_ids(self) -> list[range]:
+        """The ids of its entries, ascending, in ranges without a gap."""
+        with self._latch.reading():
+            return self._parts.reading.entry_ids(self.id)
 
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[Entry]:
         """The entries from `first` to `last`, both included, or to the end; read ahead and verified.
@@ -109,17 +211,20 @@ class Ledger:
         check_id("entry", first)
         end = self.last_entry_id
         if end is None:
-            raise NoSuchLedger(self.id)
+            missing(self._parts, self.id)
         if last is not None:
             check_id("entry", max(last, 0))
-        blocks = self._parts.scanning.blocks(self.id, first, end if last is None else last)
+        blocks = self._parts.scanning.blocks(self.id, first, end if last is None else last, self._digester())
         while (block := self._next(blocks)) is not None:
             yield block
 
     def _next(self, blocks: Iterator[Block]) -> Block | None:
         # For each again: what it would come from may be closed by now.
         with self._latch.reading():
-            return next(blocks, None)
+            try:
+                return next(blocks, None)
+            except NoSuchEntry as error:
+                missing(self._parts, self.id, error.entry_id)
 
     def follow(self, from_entry: int = 0, *, idle_timeout_s: float | None = None) -> Iterator[Entry]:
         """The entries from there on, and then each new one as it becomes durable.
@@ -141,7 +246,9 @@ class Ledger:
         end = self.last_entry_id
         # A missing one ends what is available; who follows waits there.
         with suppress(NoSuchEntry):
-            blocks = self._parts.scanning.blocks(self.id, first, NO_ENTRY if end is None else end)
+            blocks = self._parts.scanning.blocks(
+                self.id, first, NO_ENTRY if end is None else end, self._digester()
+            )
             while (block := self._next(blocks)) is not None:
                 yield from block.entries()
 
@@ -172,25 +279,66 @@ class Ledger:
         Never goes back, not over a reopening either.
         """
         with self._latch.reading():
-            return self._parts.reading.last_add_confirmed(self._parts.tails.of(self.id))
+            found = self._parts.reading.last_add_confirmed(self._tail(), self._digester())
+            return max(found, confirmed_by(self._parts.registry.of(self.id)))
+
+    def wait_for_last_add_confirmed(self, beyond: int, timeout_s: float | None = None) -> int:
+        """The last add confirmed when it has passed `beyond`, or in the end when that takes too long.
+
+        Comes back at once where it cannot pass any more: the ledger is fenced, or the store is closed.
+        """
+        return waited_for(self._parts, self.id, lambda: self.last_add_confirmed, beyond, timeout_s)
 
 
-def checked_payload(payload: Payload, config: StoreConfig) -> bytes:
+def waited_for(
+    parts: Parts, ledger_id: int, confirmed: Callable[[], int], beyond: int, timeout_s: float | None
+) -> int:
+    """What is confirmed when that is beyond, or when there is nothing to wait for any more."""
+
+    def is_there() -> bool:
+        if parts.latch.is_closed or parts.registry.of(ledger_id).fenced:
+            return True
+        return confirmed() > beyond
+
+    parts.committer.news.wait_for(is_there, timeout_s)
+    return confirmed()
+
+
+def missing(parts: Parts, ledger_id: int, entry_id: int | None = None) -> NoReturn:
+    """Raises what is true of something that was not found."""
+    if parts.registry.may_lack(ledger_id):
+        raise AnswerUnknown(ledger_id, entry_id)
+    if entry_id is None or not parts.tails.of(ledger_id).exists:
+        raise NoSuchLedger(ledger_id)
+    raise NoSuchEntry(ledger_id, entry_id)
+
+
+def access_of(password: bytes, digest_type: DigestType | None) -> Access:
+    """What a caller with that password shows."""
+    return Access(master_key(password), digest_type, mac_key(password))
+
+
+def overhead(digest_type: DigestType) -> int:
+    """What an entry takes beside its payload."""
+    return entry_codec.HEAD.size + digest_type.width
+
+
+def checked_payload(payload: Payload, config: StoreConfig, overhead_size: int) -> bytes:
     """The payload as bytes that nobody can change any more; raises if there are too many of them."""
     data = payload if type(payload) is bytes else bytes(memoryview(payload))
-    size = record_codec.CRC32C_OVERHEAD + len(data)
+    size = overhead_size + len(data)
     if size > config.entry_size_max:
         raise EntryTooLarge(size, config.entry_size_max)
     return data
 
 
-def checked_payloads(payloads: list[Payload], config: StoreConfig) -> Sequence[bytes]:
+def checked_payloads(payloads: list[Payload], config: StoreConfig, overhead_size: int) -> Sequence[bytes]:
     """The same for many."""
     # The usual case first, a third of the time: each is bytes, and the largest is not too large.
-    limit = config.entry_size_max - record_codec.CRC32C_OVERHEAD
+    limit = config.entry_size_max - overhead_size
     if set(map(type, payloads)) == {bytes} and max(map(len, payloads)) <= limit:
         return cast("list[bytes]", payloads)
-    return [checked_payload(payload, config) for payload in payloads]
+    return [checked_payload(payload, config, overhead_size) for payload in payloads]
 
 
 def check_id(what: str, number: int) -> None:

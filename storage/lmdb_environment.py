@@ -1,9 +1,9 @@
 """LMDB as the index uses it: the only module that knows it.
 
-Two databases: `places`, one key for each ledger with its entries' places as sorted duplicates, and `state`,
-with one record. Every commit is synced, and the map is read-only memory: LMDB writes pages to the file, syncs
-them, and then writes a meta page that makes them count. It never syncs a directory, and does not remember an
-error: both is up to the caller.
+Three databases: `places`, one key for each ledger with its entries' places as sorted duplicates; `rows`, one
+key for each ledger with its row; and `state`, with one record, and fillers. Every commit is synced, and the
+map is read-only memory: LMDB writes pages to the file, syncs them, and then writes a meta page that makes
+them count. It never syncs a directory, and does not remember an error: both is up to the caller.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,10 +24,13 @@ from storage.outcome import Damaged, Flaw
 if TYPE_CHECKING:
     import os
     from array import array
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
 
 _PLACES = b"places"
+_ROWS = b"rows"
 _STATE = b"state"
+_FILLERS = tuple(b"filler %x" % number for number in range(16))
 _DATABASES_MAX = 8
 _READERS_MAX = 1024  # threads that read at the same moment, in all processes
 _SPARE_READERS = 16
@@ -54,11 +58,22 @@ class Run(NamedTuple):
     locations: array[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one commit does beside the state: first keys go, then runs and rows come."""
+
+    removed: set[bytes] = field(default_factory=set)
+    """Keys of places, each with all that it has."""
+    runs: list[Run] = field(default_factory=list)
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+
+
 def make_environment(path: os.PathLike[str], map_size: int) -> LmdbEnvironment:
     """A new one in an empty directory; nothing of it is durable before its first commit."""
     with _system_errors(str(path)):
         environment = _open(path, map_size, **_NEW_FILE)
         environment.open_db(_PLACES, dupsort=True, dupfixed=True)
+        environment.open_db(_ROWS)
         environment.open_db(_STATE)
         return LmdbEnvironment(environment, str(path))
 
@@ -72,8 +87,8 @@ def open_environment(path: os.PathLike[str], map_size: int) -> LmdbEnvironment |
             opened = LmdbEnvironment(environment, str(path))
         except _DAMAGE as error:
             return Damaged(0, Flaw.BAD_FIELD, str(error))
-        if not opened.holds_places:
-            return Damaged(0, Flaw.BAD_FIELD, "the places are of another kind")
+        if not opened.is_an_index:
+            return Damaged(0, Flaw.BAD_FIELD, "a database of another kind")
         unless_whole.pop_all()
         return opened
 
@@ -108,15 +123,18 @@ class LmdbEnvironment:
     def __init__(self, environment: lmdb.Environment, name: str) -> None:
         self._environment = environment
         self._places = environment.open_db(_PLACES, create=False)
+        self._rows = environment.open_db(_ROWS, create=False)
         self._states = environment.open_db(_STATE, create=False)
+        self._page_size = environment.stat()["psize"]
         self._name = name
         self._gate = Gate(name)
 
     @property
-    def holds_places(self) -> bool:
-        """Whether the database of that name is one of sorted duplicates of equal size."""
+    def is_an_index(self) -> bool:
+        """Whether the places are sorted duplicates of equal size, and the others have one value a key."""
         flags = self._places.flags()
-        return flags["dupsort"] and flags["dupfixed"]
+        plain = not (self._rows.flags()["dupsort"] or self._states.flags()["dupsort"])
+        return flags["dupsort"] and flags["dupfixed"] and plain
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -137,10 +155,17 @@ class LmdbEnvironment:
         cursor = self._environment.begin(self._places).cursor()
         return cursor.value() if cursor.set_range_dup(key, floor) else None
 
-    @contextmanager
-    def reading(self) -> Iterator[lmdb.Cursor[bytes]]:
+    def reading(self) -> AbstractContextManager[lmdb.Cursor[bytes]]:
         """A cursor over the places as they are now; no other place to keep what it gives than a copy."""
-        with self._inside(), self._environment.begin(self._places) as transaction:
+        return self._reading(self._places)
+
+    def reading_rows(self) -> AbstractContextManager[lmdb.Cursor[bytes]]:
+        """The same over the rows."""
+        return self._reading(self._rows)
+
+    @contextmanager
+    def _reading(self, database: lmdb._Database) -> Iterator[lmdb.Cursor[bytes]]:
+        with self._inside(), self._environment.begin(database) as transaction:
             yield transaction.cursor()
 
     def state(self) -> bytes:
@@ -160,21 +185,21 @@ class LmdbEnvironment:
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────
 
-    def commit(self, runs: Sequence[Run], state: bytes) -> None:
-        """All of it or nothing, durably; in a larger map if it takes one."""
-        while (too_large := self._attempt(runs, state)) is not None:
+    def commit(self, batch: Batch, state: bytes | None) -> None:
+        """All of it or nothing, durably; in a larger map if it takes one. `None` leaves the state alone."""
+        while (too_large := self._attempt(batch, state)) is not None:
             self._grow(too_large)
 
-    def _attempt(self, runs: Sequence[Run], state: bytes) -> lmdb.Transaction[bytes] | None:
+    def _attempt(self, batch: Batch, state: bytes | None) -> lmdb.Transaction[bytes] | None:
         """Commits, or answers with the open transaction for which the map is too small."""
         with self._inside():
             # A killed process leaves its readers behind, and as long as they stand nothing is reused.
             self._environment.reader_check()
             transaction = self._environment.begin(self._places, write=True)
             try:
-                for run in runs:
-                    _put(transaction, run)
-                transaction.put(_STATE, state, db=self._states)
+                self._change(transaction, batch)
+                if state is not None:
+                    transaction.put(_STATE, state, db=self._states)
                 transaction.commit()
             except lmdb.MapFullError:
                 return transaction
@@ -182,6 +207,27 @@ class LmdbEnvironment:
                 transaction.abort()
                 raise
         return None
+
+    def _change(self, transaction: lmdb.Transaction[bytes], batch: Batch) -> None:
+        for key in sorted(batch.removed):
+            transaction.delete(key)
+        for run in batch.runs:
+            _put(transaction, run)
+        if batch.rows:
+            transaction.cursor(self._rows).putmulti(sorted(batch.rows.items()))
+        if batch.removed:
+            self._use_loose_pages(transaction)
+
+    def _use_loose_pages(self, transaction: lmdb.Transaction[bytes]) -> None:
+        """Leaves no page over that this transaction has made and emptied again."""
+        # LMDB writes none of them: were one the last page, the file would end before the page that its meta
+        # page names, and pass for cut. But who needs a new page gets one of these first. A key that goes
+        # empties at most a page for each level of the tree, and when keys go in their order the next one
+        # takes those up: only the last few stay (in any other order there may be hundreds). So as many new
+        # pages are needed here: a filler that is larger than half a page gets one to itself, each time anew.
+        filler = bytes(self._page_size * 3 // 4)
+        for key in _FILLERS:
+            transaction.put(key, filler, db=self._states)
 
     def _grow(self, too_large: lmdb.Transaction[bytes]) -> None:
         try:

@@ -18,23 +18,26 @@ from storage import filenames
 from storage.codec import index as codec
 from storage.codec import index_state as state_codec
 from storage.codec import lmdb_meta
+from storage.codec import row as row_codec
 from storage.entry import ID_MAX
 from storage.index import NoIndex
-from storage.lmdb_environment import LmdbEnvironment, Run, make_environment, open_environment
+from storage.lmdb_environment import Batch, LmdbEnvironment, Run, make_environment, open_environment
 from storage.outcome import Damaged, Flaw
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
 
     from storage.files import Directory, ReadFile
     from storage.index_state import IndexState
+    from storage.row import LedgerRow
 
 _DATA = "data.mdb"
 _DRAFT = filenames.draft(filenames.INDEX)
 _DAMAGED = filenames.damaged(filenames.INDEX)
 _LEDGERS_AT_ONCE = 1000
+_ROWS_AT_ONCE = 1000
 
 
 class LmdbPlace:
@@ -185,6 +188,30 @@ class LmdbIndex:
             keys = cursor.iternext_nodup(keys=True, values=False)
             return codec.split_keys(islice(keys, _LEDGERS_AT_ONCE))
 
+    def rows(self) -> Iterator[LedgerRow]:
+        part = self._rows_from(0)  # a part at a time, as above
+        while part:
+            yield from part
+            after = part[-1].ledger_id + 1
+            part = self._rows_from(after) if after <= ID_MAX else []
+
+    def _rows_from(self, first: int) -> list[LedgerRow]:
+        with self._environment.reading_rows() as cursor:
+            if not cursor.set_range(codec.encode_key(first)):
+                return []
+            items = list(islice(cursor.iternext(), _ROWS_AT_ONCE))
+        return list(starmap(self._row, items))
+
+    def _row(self, key: bytes, value: bytes) -> LedgerRow:
+        row = row_codec.decode(value)
+        if isinstance(row, Damaged):
+            raise OSError(errno.EIO, f"the index's row {key.hex()}: {row}", self._inner.path)
+        if codec.encode_key(row.ledger_id) != key:
+            raise OSError(
+                errno.EIO, f"the index's row {key.hex()} is ledger {row.ledger_id}'s", self._inner.path
+            )
+        return row
+
     def change(self) -> LmdbChange:
         return LmdbChange(self._environment)
 
@@ -202,18 +229,28 @@ class LmdbChange:
 
     def __init__(self, environment: LmdbEnvironment) -> None:
         self._environment = environment
-        self._runs: list[Run] | None = []
+        self._batch: Batch | None = Batch()
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], locations: Sequence[int]) -> None:
-        assert self._runs is not None, "the change is over"
         run = Run(ledger_id, array("q", entry_ids), array("q", locations))
         _check(run)
-        self._runs.append(run)
+        self._open_batch().runs.append(run)
 
-    def commit(self, state: IndexState) -> None:
-        runs, self._runs = self._runs, None
-        assert runs is not None, "the change is over"
-        self._environment.commit(runs, state_codec.encode(state))
+    def put_rows(self, rows: Iterable[LedgerRow]) -> None:
+        encoded = self._open_batch().rows
+        for row in rows:
+            encoded[_key(row.ledger_id)] = row_codec.encode(row)
+
+    def remove(self, ledger_ids: Iterable[int]) -> None:
+        self._open_batch().removed.update(map(_key, ledger_ids))
+
+    def commit(self, state: IndexState | None) -> None:
+        batch, self._batch = self._open_batch(), None
+        self._environment.commit(batch, None if state is None else state_codec.encode(state))
+
+    def _open_batch(self) -> Batch:
+        assert self._batch is not None, "the change is over"
+        return self._batch
 
     def __enter__(self) -> Self:
         return self
@@ -221,7 +258,12 @@ class LmdbChange:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._runs = None
+        self._batch = None
+
+
+def _key(ledger_id: int) -> bytes:
+    assert ledger_id >= 0, "ids are not negative"
+    return codec.encode_key(ledger_id)
 
 
 def _check(run: Run) -> None:

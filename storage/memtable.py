@@ -10,10 +10,17 @@ one operation on a list or a dict at a time, and on these orders:
                      reached is appended to the run, and only then leaves the strays: whoever looks among the
                      strays first, and then in the run, finds it in one of them
     the largest id   is raised when its record can be found
+    a dropped ledger leaves the table in one step, and nothing of its entries changes: whoever has found them
+                     goes on with them. It leaves the frozen table before the active one: the other way round
+                     an older copy would come to light
 
-A record in the run lies in two parts: its front, 40 bytes in a row with the others', and its payload, the
-caller's own object: copying each would cost more than all the rest of an add. Of several entries inserted at
-once a reader may see the first before the last. Which may be told of is for others to say (`storage.tail`).
+A record in the run lies in two parts: its front, in a row with the others', and its payload, the caller's own
+object: copying each would cost more than all the rest of an add. All fronts of a run have one size, which is
+known before the table has the ledger and never changes: that of the ledger's digest type, or what was guessed
+where records came whole. A record that is shorter can only be a stray, and so is whatever comes behind it.
+
+Of several entries inserted at once a reader may see the first before the last. Which may be told of is for
+others to say (`storage.tail`).
 """
 
 from __future__ import annotations
@@ -22,13 +29,14 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage.codec.record import FRONT_SIZE
+from storage.codec.record import FRONT_SIZE, HEAD_FRONT_SIZE, split
 from storage.entry import NO_ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from storage.position import JournalPosition
+    from storage.row import LedgerRow
 
 RECORD_OVERHEAD = 49
 """Bytes of memory beside a record's own: the object's head, its slot in a list, what allocators round up."""
@@ -41,19 +49,24 @@ _JOINED = 256
 LEDGER_OVERHEAD = 400
 """What a ledger costs, however few its entries."""
 
+ROW_OVERHEAD = 400
+"""What a row costs, whatever it says."""
+
 
 class _Entries:
     """The entries of one ledger: a run without a gap, and strays before and behind it."""
 
-    __slots__ = ("_changes", "_ordered", "first", "fronts", "highest_stray", "run", "strays")
+    __slots__ = ("_changes", "_ordered", "first", "front_size", "fronts", "highest_stray", "run", "strays")
 
-    def __init__(self, first_id: int) -> None:
+    def __init__(self, first_id: int, front_size: int) -> None:
         self.first = first_id
+        self.front_size = front_size
+        """What each front of the run measures."""
         self.fronts = bytearray()
         self.run: list[bytes] = []
         self.strays: dict[int, bytes] = {}
         self.highest_stray = NO_ENTRY
-        """The largest id that ever was a stray; above the run's end as long as one lies behind it."""
+        """The largest id that ever was a stray; not below the run's end while one lies behind it."""
         self._changes = 0
         self._ordered: tuple[int, list[int]] = (0, [])
 
@@ -68,17 +81,43 @@ class _Entries:
 
     # ── the writer's ─────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def size(self) -> int:
+        """Bytes of memory that the entries take."""
+        records = len(self.fronts) + sum(map(len, self.run)) + sum(map(len, self.strays.values()))
+        overhead = RECORD_OVERHEAD * (len(self.run) + len(self.strays))
+        return records + overhead + STRAY_OVERHEAD * len(self.strays)
+
     def extend(self, fronts: bytes, payloads: Sequence[bytes]) -> None:
         """Takes the entries behind the run."""
         self.fronts += fronts
         self.run += payloads
 
+    def follow(self, first_id: int, fronts: bytes, payloads: Sequence[bytes]) -> bool:
+        """Takes the entries if they come next, with fronts like the run's; else says no, and takes none."""
+        run = self.run
+        if self.first + len(run) != first_id or first_id <= self.highest_stray:
+            return False
+        if len(fronts) != self.front_size * len(payloads):
+            return False
+        self.fronts += fronts  # not by `extend`: every add comes here, and a call is a sixth of what it costs
+        run += payloads
+        return True
+
     def put(self, entry_id: int, record: bytes) -> int:
         """Takes an entry with any id; answers with the bytes of memory that it adds."""
+        assert len(record) >= HEAD_FRONT_SIZE, "no record is shorter than its head"
         if entry_id != self.end:
             return self._put_stray(entry_id, record)
-        self.extend(record[:FRONT_SIZE], (record[FRONT_SIZE:],))
+        if entry_id in self.strays or len(record) < self.front_size:
+            # Too short for the run, now or before: as a stray the newer copy replaces the older in one step.
+            return self._put_stray(entry_id, record) + self._join_strays()
+        self._append(record)
         return len(record) + RECORD_OVERHEAD + self._join_strays()
+
+    def _append(self, record: bytes) -> None:
+        front, payload = split(record, self.front_size)
+        self.extend(front, (payload,))
 
     def _put_stray(self, entry_id: int, record: bytes) -> int:
         replaced = self.strays.get(entry_id)
@@ -92,9 +131,9 @@ class _Entries:
     def _join_strays(self) -> int:
         """Moves the strays that follow the run into it; answers with the bytes it adds, none or fewer."""
         added = 0
-        while (record := self.strays.get(entry_id := self.end)) is not None:
+        while len(record := self.strays.get(entry_id := self.end, b"")) >= self.front_size:
             # Before it leaves the strays: a reader in between must find it in one of them.
-            self.extend(record[:FRONT_SIZE], (record[FRONT_SIZE:],))
+            self._append(record)
             del self.strays[entry_id]
             self._changes += 1
             added -= STRAY_OVERHEAD
@@ -108,8 +147,9 @@ class _Entries:
 
     def record(self, at: int) -> bytes:
         """The record in that place of the run."""
-        start = FRONT_SIZE * at
-        return b"".join((self.fronts[start : start + FRONT_SIZE], self.run[at]))
+        size = self.front_size
+        start = size * at
+        return b"".join((self.fronts[start : start + size], self.run[at]))
 
     def ids_from(self, first: int, count: int) -> list[int]:
         strays = self._ordered_strays()  # before the run's end is read: what left them since is in the run
@@ -146,13 +186,15 @@ class _Entries:
 
 
 class Memtable:
-    """Records by ledger and entry. One thread writes, until the table is frozen; any may read."""
+    """Records by ledger and entry, and rows. One thread writes, until the table is frozen; any may read."""
 
     def __init__(self, covers_until: JournalPosition) -> None:
         self.covers_until = covers_until
         """Every record before it in the journals is here, or in the entry logs. Stands still once frozen."""
         self.size = 0
         """Bytes of memory that the table takes."""
+        self.rows: dict[int, LedgerRow] = {}
+        """The rows that changed while the table was active, by ledger: written down with its entries."""
         self._ledgers: dict[int, _Entries] = {}
         self._is_frozen = False
 
@@ -160,37 +202,70 @@ class Memtable:
         """How many entries there are, between two inserts."""
         return sum(map(len, list(self._ledgers.values())))
 
+    @property
+    def has_content(self) -> bool:
+        """Whether there is anything to write down."""
+        return bool(self._ledgers or self.rows)
+
     # ── the writer's ─────────────────────────────────────────────────────────────────────────────────
 
     def insert(self, ledger_id: int, first_id: int, records: Sequence[bytes]) -> None:
         """Takes records with consecutive ids; of an id inserted again the newer copy stays."""
-        fronts = [record[:FRONT_SIZE] for record in records]
-        payloads = [record[FRONT_SIZE:] for record in records]
+        entries = self._ledgers.get(ledger_id)
+        front_size = _guessed_front_size(records) if entries is None else entries.front_size
+        fronts, payloads = [], []
+        for record in records:
+            fronts.append(record[:front_size])
+            payloads.append(record[front_size:])
         self.insert_parts(ledger_id, first_id, fronts, payloads, sum(map(len, records)))
 
     def insert_parts(
         self, ledger_id: int, first_id: int, fronts: Sequence[bytes], payloads: Sequence[bytes], size: int
     ) -> None:
-        """The same for records in their two parts, which measure `size` together; keeps the payloads."""
+        """The same for records in two parts, which measure `size` together; keeps the payloads.
+
+        All fronts of a call have one size. Is it not that of the run, each record is split anew.
+        """
         assert not self._is_frozen, "a frozen table never changes"
         entries = self._ledgers.get(ledger_id)
         if entries is None:
             self._begin(ledger_id, first_id, fronts, payloads, size)
-        elif first_id != entries.end or first_id <= entries.highest_stray:
+        elif entries.follow(first_id, fronts[0] if len(fronts) == 1 else b"".join(fronts), payloads):
+            self.size += size + RECORD_OVERHEAD * len(payloads)
+        else:
             for entry_id, parts in enumerate(zip(fronts, payloads, strict=True), first_id):
                 self.size += entries.put(entry_id, b"".join(parts))
-        else:
-            entries.extend(fronts[0] if len(fronts) == 1 else b"".join(fronts), payloads)
-            self.size += size + RECORD_OVERHEAD * len(payloads)
 
     def _begin(
         self, ledger_id: int, first_id: int, fronts: Sequence[bytes], payloads: Sequence[bytes], size: int
     ) -> None:
         if payloads:
-            entries = _Entries(first_id)
-            entries.extend(b"".join(fronts), payloads)
+            joined, front_size = b"".join(fronts), len(fronts[0])
+            assert front_size >= HEAD_FRONT_SIZE, "no record is shorter than its head"
+            assert front_size * len(payloads) == len(joined), "the fronts of a call have one size"
+            entries = _Entries(first_id, front_size)
+            entries.extend(joined, payloads)
             self._ledgers[ledger_id] = entries
             self.size += size + RECORD_OVERHEAD * len(payloads) + LEDGER_OVERHEAD
+
+    def put_row(self, row: LedgerRow) -> None:
+        """Takes a ledger's row; of two the later one stays."""
+        assert not self._is_frozen, "a frozen table never changes"
+        known = self.rows.get(row.ledger_id)
+        if known is None:
+            self.size += ROW_OVERHEAD
+        if known is None or known.change <= row.change:
+            self.rows[row.ledger_id] = row
+
+    def drop(self, ledger_id: int) -> None:
+        """Forgets a ledger's entries, not its row. The writer's, between two inserts; of a frozen table too.
+
+        A reader, or the checkpoint's walk, that is in the middle of them goes on: they leave the table in one
+        step, and nothing of them changes. What is written of them after that is dead by their tombstone.
+        """
+        entries = self._ledgers.pop(ledger_id, None)
+        if entries is not None:
+            self.size -= entries.size + LEDGER_OVERHEAD
 
     def freeze(self) -> None:
         """Nothing is inserted from now on: whoever writes the table down sees all of it."""
@@ -229,6 +304,13 @@ class Memtable:
         return iter(()) if entries is None else entries.runs()
 
 
+def _guessed_front_size(records: Sequence[bytes]) -> int:
+    """That of CRC-32C, which nearly every ledger has, unless a record is too short for it."""
+    shortest = min(map(len, records), default=FRONT_SIZE)
+    assert shortest >= HEAD_FRONT_SIZE, "no record is shorter than its head"
+    return FRONT_SIZE if shortest >= FRONT_SIZE else HEAD_FRONT_SIZE
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """What a reader looks in: loaded once, so that no entry is on its way from one to the other."""
@@ -253,6 +335,13 @@ class Tables:
         tables = (self.active, self.frozen)
         last_ids = [table.last_id(ledger_id) for table in tables if table is not None]
         return max((last_id for last_id in last_ids if last_id is not None), default=None)
+
+    def drop(self, ledger_id: int) -> None:
+        """Forgets a ledger's entries in both. The writer's, between two inserts."""
+        # First where the older copies are: a reader in between must not take one for the newest.
+        if self.frozen is not None:
+            self.frozen.drop(ledger_id)
+        self.active.drop(ledger_id)
 
 
 class Slot:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from storage.latch import Latch
     from storage.memtable import Slot
     from storage.reading import Reading
+    from storage.registry import Registry
     from storage.scanning import Scanning
     from storage.tail import Tails
+    from storage.warden import Warden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +29,11 @@ class Parts:
     latch: Latch
     slot: Slot
     tails: Tails
+    warden: Warden
     journals: Journals
     committer: Committer
     logs: EntryLogs
     checkpointer: Checkpointer
     reading: Reading
+    registry: Registry
     scanning: Scanning

@@ -8,19 +8,25 @@ cannot be read, is *unreadable*, and never the one for the other.
 from __future__ import annotations
 
 import struct
+import sys
+from heapq import merge
 from typing import TYPE_CHECKING
 
 from storage import filenames
 from storage.codec import entry as entry_codec
 from storage.codec import record as record_codec
-from storage.codec.digest import digester
-from storage.entry import NO_ENTRY, RECORD_SIZE_MAX, DigestType, Entry
+from storage.codec.digest import DigestCheck
+from storage.entry import NO_ENTRY, RECORD_SIZE_MAX, Entry
 from storage.errors import EntryUnreadable
-from storage.outcome import Damaged
+from storage.outcome import Damaged, Flaw
 from storage.position import EntryLocation
 from storage.tail import EMPTY, LedgerEnd
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from storage.codec.digest import Digester
+    from storage.codec.entry import Head
     from storage.files import Directory, ReadFile
     from storage.index import Index
     from storage.location_cache import LocationCache
@@ -28,9 +34,10 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 _LENGTH = struct.Struct(">i")
+_ALL = sys.maxsize
+_PLACES = 4096
 _FIRST_READ = 4 << 10
 _OPEN_LOGS_MAX = 512
-_CRC32C = digester(DigestType.CRC32C)
 
 
 class LogShelf:
@@ -74,10 +81,38 @@ class Reading:
         packed = self._cache.find(ledger_id, entry_id)
         return None if packed is None else self._record_at(packed, ledger_id, entry_id)
 
-    def entry(self, ledger_id: int, entry_id: int) -> Entry | None:
-        """The entry, digest and ids verified; `None` if there is none. `EntryUnreadable` otherwise."""
+    def entry(self, ledger_id: int, entry_id: int, digester: Digester) -> Entry | None:
+        """The entry, ids verified, and the digest if that can be. `None` if there is none.
+
+        `EntryUnreadable` otherwise.
+        """
         record = self.record(ledger_id, entry_id)
-        return None if record is None else self._decoded(record, ledger_id, entry_id)
+        return None if record is None else self._decoded(record, ledger_id, entry_id, digester)
+
+    def data(self, ledger_id: int, entry_id: int, digester: Digester | None) -> bytes | None:
+        """The entry's bytes as they came; else as `entry`."""
+        record = self.record(ledger_id, entry_id)
+        if record is None:
+            return None
+        data = record_codec.entry_bytes(record)
+        head = entry_codec.decode_head(data)
+        if isinstance(head, Damaged):
+            raise self._unreadable_now(ledger_id, entry_id, head.flaw.value)
+        self._check_ids(head, ledger_id, entry_id)
+        if digester is not None and entry_codec.check_digest(data, digester) is DigestCheck.MISMATCH:
+            raise self._unreadable_now(ledger_id, entry_id, Flaw.DIGEST.value)
+        return bytes(data)
+
+    def head(self, ledger_id: int, entry_id: int) -> Head | None:
+        """What stands in front of the entry's digest, which is not verified; else as `entry`."""
+        record = self.record(ledger_id, entry_id)
+        if record is None:
+            return None
+        head = entry_codec.decode_head(record_codec.entry_bytes(record))
+        if isinstance(head, Damaged):
+            raise self._unreadable_now(ledger_id, entry_id, head.flaw.value)
+        self._check_ids(head, ledger_id, entry_id)
+        return head
 
     def _record_at(self, packed: int, ledger_id: int, entry_id: int) -> bytes:
         location = EntryLocation.unpack(packed)
@@ -100,13 +135,16 @@ class Reading:
         (length,) = _LENGTH.unpack_from(start)
         return record_codec.LENGTH_SIZE + length if 0 < length <= RECORD_SIZE_MAX else 0
 
-    def _decoded(self, record: bytes, ledger_id: int, entry_id: int) -> Entry:
-        entry = entry_codec.decode(record_codec.entry_bytes(record), _CRC32C)
+    def _decoded(self, record: bytes, ledger_id: int, entry_id: int, digester: Digester) -> Entry:
+        entry = entry_codec.decode(record_codec.entry_bytes(record), digester)
         if isinstance(entry, Damaged):
             raise self._unreadable_now(ledger_id, entry_id, entry.flaw.value)
-        if (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
-            raise self._unreadable_now(ledger_id, entry_id, "another entry stands there")
+        self._check_ids(entry, ledger_id, entry_id)
         return entry
+
+    def _check_ids(self, found: Entry | Head, ledger_id: int, entry_id: int) -> None:
+        if (found.ledger_id, found.entry_id) != (ledger_id, entry_id):
+            raise self._unreadable_now(ledger_id, entry_id, "another entry stands there")
 
     def _unreadable_now(self, ledger_id: int, entry_id: int, reason: str) -> EntryUnreadable:
         packed = self._cache.find(ledger_id, entry_id)
@@ -122,21 +160,23 @@ class Reading:
         ids = [one for one in (in_memory, indexed[0] if indexed else None) if one is not None]
         return max(ids, default=None)
 
-    def end(self, ledger_id: int) -> LedgerEnd:
+    def end(self, ledger_id: int, digester: Digester | None) -> LedgerEnd:
         """The last entry's id and the ledger's length there. An entry that cannot be read raises."""
         last_id = self.last_id(ledger_id)
         if last_id is None:
             return EMPTY
-        entry = self.entry(ledger_id, last_id)
-        assert entry is not None, "the last entry is there"
-        return LedgerEnd(last_id, entry.length)
+        found = (
+            self.head(ledger_id, last_id) if digester is None else self.entry(ledger_id, last_id, digester)
+        )
+        assert found is not None, "the last entry is there"
+        return LedgerEnd(last_id, found.length)
 
-    def last_add_confirmed(self, tail: Tail) -> int:
+    def last_add_confirmed(self, tail: Tail, digester: Digester) -> int:
         """The larger of two: up to where no entry is missing, and what the last entry's writer knew of."""
         if tail.end == EMPTY:
             return NO_ENTRY
         tail.first_missing = self._first_missing(tail.ledger_id, tail.first_missing)
-        last = self.entry(tail.ledger_id, tail.end.entry_id)
+        last = self.entry(tail.ledger_id, tail.end.entry_id, digester)
         said = NO_ENTRY if last is None else last.last_add_confirmed
         return max(tail.first_missing - 1, said)
 
@@ -156,6 +196,20 @@ class Reading:
             return True
         return self._cache.find(ledger_id, entry_id) is not None
 
+    def entry_ids(self, ledger_id: int) -> list[range]:
+        """The ids of a ledger's entries in ranges, ascending."""
+        # The tables first: what leaves them meanwhile is in the index when that is asked.
+        tables = self._slot.tables
+        memories = [tables.active] if tables.frozen is None else [tables.active, tables.frozen]
+        in_memory = [table.ids_from(ledger_id, 0, _ALL) for table in memories]
+        return list(ranges(merge(*in_memory, self._indexed_ids(ledger_id))))
+
+    def _indexed_ids(self, ledger_id: int) -> Iterator[int]:
+        first = 0
+        while places := self._index.places(ledger_id, first, _PLACES):
+            yield from (entry_id for entry_id, _ in places)
+            first = places[-1][0] + 1
+
     def ledgers(self) -> list[int]:
         """Every ledger with an entry, ascending."""
         tables = self._slot.tables
@@ -164,6 +218,21 @@ class Reading:
 
     def close(self) -> None:
         self._logs.close()
+
+
+def ranges(ids: Iterable[int]) -> Iterator[range]:
+    """Ascending ids, some of them perhaps twice, as ranges without a gap."""
+    first = last = None
+    for one in ids:
+        if first is None or last is None:
+            first = last = one
+        elif one > last + 1:
+            yield range(first, last + 1)
+            first = last = one
+        else:
+            last = one
+    if first is not None and last is not None:
+        yield range(first, last + 1)
 
 
 def _unreadable(

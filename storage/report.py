@@ -12,6 +12,7 @@ class IndexFound(enum.Enum):
     GOOD = "good"
     AHEAD = "ahead of the mark: its commit had been the last step of a checkpoint"
     REBUILT = "missing, damaged or older than the mark: rebuilt"
+    ADOPTED = "made from all logs: a bookie has written here"
     MADE = "made, with the store"
 
 
@@ -79,6 +80,21 @@ class ReplayProgress:
     bytes_done: int
     bytes_total: int
     records: int
+
+    @property
+    def fraction(self) -> float:
+        """From 0 to 1; where there is nothing to do, all of it is done."""
+        return self.bytes_done / self.bytes_total if self.bytes_total else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildProgress:
+    """How far the making of an index from files has come."""
+
+    bytes_done: int
+    bytes_total: int
+    entries: int
+    """Those that were given a place so far."""
 
     @property
     def fraction(self) -> float:

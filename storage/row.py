@@ -50,3 +50,8 @@ class LedgerRow:
     """Of the ledger that had this id before: the other fields are of the one that has it now."""
     in_limbo: bool = False
     """Entries that were acknowledged may be missing here: what is not found is unknown, not missing."""
+
+    @property
+    def makes_a_ledger(self) -> bool:
+        """Whether there is such a ledger, be it without entries."""
+        return self.fenced or self.explicit_lac is not None

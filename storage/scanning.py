@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from storage.codec import entry as entry_codec
 from storage.codec import frames
 from storage.codec import record as record_codec
-from storage.codec.digest import digester
 from storage.codec.frames import PREFIX, Frames
-from storage.entry import DigestType, Entry
+from storage.entry import Entry
 from storage.errors import NoSuchEntry
 from storage.position import EntryLocation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from storage.codec.digest import Digester
     from storage.index import Index
     from storage.memtable import Slot, Tables
     from storage.reading import LogShelf, Reading
@@ -26,8 +26,6 @@ READ_AHEAD = 256 << 10
 _PLACES = 1024
 _IN_MEMORY = 64
 _LENGTH_SIZE = record_codec.LENGTH_SIZE
-_CRC32C = digester(DigestType.CRC32C)
-_PAYLOAD = entry_codec.HEAD.size + DigestType.CRC32C.width
 _HEAD = struct.Struct(">qqqq")
 
 
@@ -37,16 +35,19 @@ class Block:
 
     data: bytes
     frames: Frames
+    head_size: int
+    """Bytes in front of each payload, the digest included."""
 
     def entries(self) -> Iterator[Entry]:
+        head_size = self.head_size
         for start, end in zip(self.frames.starts, self.frames.ends, strict=True):
             ledger_id, entry_id, confirmed, length = _HEAD.unpack_from(self.data, start)
-            yield Entry(ledger_id, entry_id, confirmed, length, self.data[start + _PAYLOAD : end])
+            yield Entry(ledger_id, entry_id, confirmed, length, self.data[start + head_size : end])
 
     def payloads(self) -> list[bytes]:
-        data = self.data
+        data, head_size = self.data, self.head_size
         return [
-            data[start + _PAYLOAD : end]
+            data[start + head_size : end]
             for start, end in zip(self.frames.starts, self.frames.ends, strict=True)
         ]
 
@@ -60,35 +61,38 @@ class Scanning:
         self._logs = logs
         self._reading = reading
 
-    def blocks(self, ledger_id: int, first: int, last: int) -> Iterator[Block]:
+    def blocks(self, ledger_id: int, first: int, last: int, digester: Digester) -> Iterator[Block]:
         """The entries `first` to `last`, both included, in blocks.
 
         A missing one raises `NoSuchEntry`, a bad one `EntryUnreadable`, each behind all that precede it.
         """
         at = first
         while at <= last:
-            block = self._block(ledger_id, at, last)
+            block = self._block(ledger_id, at, last, digester)
             yield block
             at += len(block.frames)
 
-    def _block(self, ledger_id: int, first: int, last: int) -> Block:
+    def _block(self, ledger_id: int, first: int, last: int, digester: Digester) -> Block:
         # Loaded before the index is asked: what has left the tables by then is in the index.
         tables = self._slot.tables
         if tables.get(ledger_id, first) is not None:
-            return self._from_tables(tables, ledger_id, first, last)
+            return self._from_tables(tables, ledger_id, first, last, digester)
         places = self._places(tables, ledger_id, first, last)
         if not places:
             raise NoSuchEntry(ledger_id, first)
-        return self._from_log(ledger_id, first, places) or self._single(ledger_id, first)
+        found = self._from_log(ledger_id, first, places, digester)
+        return found or self._single(ledger_id, first, digester)
 
-    def _from_tables(self, tables: Tables, ledger_id: int, first: int, last: int) -> Block:
+    def _from_tables(
+        self, tables: Tables, ledger_id: int, first: int, last: int, digester: Digester
+    ) -> Block:
         records = []
         for entry_id in range(first, min(last + 1, first + _IN_MEMORY)):
             record = tables.get(ledger_id, entry_id)
             if record is None:
                 break
             records.append(record)
-        return self._verified(ledger_id, first, b"".join(records), *_laid_out(records))
+        return self._verified(ledger_id, first, digester, b"".join(records), *_laid_out(records))
 
     def _places(self, tables: Tables, ledger_id: int, first: int, last: int) -> list[int]:
         """The packed locations of consecutive entries that lie close together in one log."""
@@ -106,7 +110,7 @@ class Scanning:
             packed.append(place)
         return packed
 
-    def _from_log(self, ledger_id: int, first: int, places: list[int]) -> Block | None:
+    def _from_log(self, ledger_id: int, first: int, places: list[int], digester: Digester) -> Block | None:
         """All but the last of these, whose size only itself could tell; `None` if that leaves nothing."""
         if len(places) < 2:
             return None
@@ -121,33 +125,41 @@ class Scanning:
             if start > len(data):
                 break
             end = start + int.from_bytes(data[start - _LENGTH_SIZE : start], "big")
-            if not start + _PAYLOAD <= end <= min(limit - _LENGTH_SIZE, len(data)):
+            if not start + _head_size(digester) <= end <= min(limit - _LENGTH_SIZE, len(data)):
                 break
             ends.append(end)
         if not ends:
             return None
-        return self._verified(ledger_id, first, data, starts[: len(ends)], ends)
+        return self._verified(ledger_id, first, digester, data, starts[: len(ends)], ends)
 
-    def _single(self, ledger_id: int, entry_id: int) -> Block:
+    def _single(self, ledger_id: int, entry_id: int, digester: Digester) -> Block:
         record = self._reading.record(ledger_id, entry_id)
         if record is None:
             raise NoSuchEntry(ledger_id, entry_id)
-        return self._verified(ledger_id, entry_id, record, *_laid_out([record]))
+        return self._verified(ledger_id, entry_id, digester, record, *_laid_out([record]))
 
-    def _verified(self, ledger_id: int, first: int, data: bytes, starts: list[int], ends: list[int]) -> Block:
+    def _verified(
+        self, ledger_id: int, first: int, digester: Digester, data: bytes, starts: list[int], ends: list[int]
+    ) -> Block:
         """The block up to the first entry that is wrong; `EntryUnreadable` if that is the very first."""
-        sound = len(starts)
+        sound, head_size = len(starts), _head_size(digester)
         for index, start in enumerate(starts):
             _, found_ledger, found_entry = PREFIX.unpack_from(data, start - _LENGTH_SIZE)
-            if (found_ledger, found_entry) != (ledger_id, first + index):
+            is_short = ends[index] - start < head_size
+            if (found_ledger, found_entry) != (ledger_id, first + index) or is_short:
                 sound = index
                 break
-        wrong = frames.mismatches(data, Frames(starts[:sound], ends[:sound], ends[sound - 1]), _CRC32C)
-        sound = min([sound, *wrong])
+        if sound and digester.verifies:
+            whole = Frames(starts[:sound], ends[:sound], ends[sound - 1])
+            sound = min([sound, *frames.mismatches(data, whole, digester)])
         if not sound:
-            self._reading.entry(ledger_id, first)  # raises with place and reason
+            self._reading.entry(ledger_id, first, digester)  # raises with place and reason
             raise NoSuchEntry(ledger_id, first)
-        return Block(data, Frames(starts[:sound], ends[:sound], ends[sound - 1]))
+        return Block(data, Frames(starts[:sound], ends[:sound], ends[sound - 1]), head_size)
+
+
+def _head_size(digester: Digester) -> int:
+    return entry_codec.HEAD.size + digester.digest_type.width
 
 
 def _laid_out(records: list[bytes]) -> tuple[list[int], list[int]]:

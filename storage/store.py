@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 from weakref import ref
 
+from storage.bookie import Bookie
 from storage.chores import Delayed, Filling, Sealing
+from storage.entry import DigestType
 from storage.errors import DiskFull
-from storage.ledger import Ledger, checked_payload
+from storage.ledger import Ledger, access_of, checked_payload, overhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,25 +85,36 @@ class Store:
 
     # ── ledgers ──────────────────────────────────────────────────────────────────────────────────────
 
-    def ledger(self, ledger_id: int) -> Ledger:
-        """The ledger of that id; its first add creates it."""
+    def ledger(self, ledger_id: int, digest: DigestType | None = None, password: bytes = b"") -> Ledger:
+        """The ledger of that id; its first add creates it.
+
+        With the first add its password is set, and how its entries are protected: by CRC-32C unless `digest`
+        says otherwise. Adding with another password is `Unauthorized`; reading needs it only for a MAC.
+        """
         self._latch.check_reads()
-        return Ledger(ledger_id, self._parts, self._flushing.notice)
+        return Ledger(ledger_id, access_of(password, digest), self._parts, self._flushing.notice)
 
     def ledgers(self) -> list[int]:
-        """The ids of all ledgers with an entry, ascending."""
+        """The ids of all ledgers that exist, ascending, be they without entries: see `Ledger.exists`."""
         with self._latch.reading():
-            return self._reading.ledgers()
+            return sorted({*self._reading.ledgers(), *self._parts.registry.existing()})
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry, digest: DigestType | None = None, password: bytes = b"") -> None:
         """Adds an entry whose id, last add confirmed and length the caller has chosen: what a replica gets.
 
         Returns when a crash can no longer lose it. Ids may come in any order and leave gaps; of an id added
         twice the later entry counts.
         """
         self._latch.check_reads()
-        payload = checked_payload(entry.payload, self._parts.config)
-        self._committer.place(entry if payload is entry.payload else replace(entry, payload=payload))
+        size = overhead(digest or self._parts.registry.digest_type(entry.ledger_id) or DigestType.CRC32C)
+        payload = checked_payload(entry.payload, self._parts.config, size)
+        entry = entry if payload is entry.payload else replace(entry, payload=payload)
+        self._committer.place(access_of(password, digest), entry)
+
+    @property
+    def bookie(self) -> Bookie:
+        """The store as a bookie shows itself: entries as bytes, and keys in the place of passwords."""
+        return Bookie(self._parts, self._flushing.notice)
 
     # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────
 

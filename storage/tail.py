@@ -1,19 +1,36 @@
-"""The end of each ledger: what is durable, and what has been handed out beyond that."""
+"""The end of each ledger, and who may add there: what is durable, and what is on its way beyond that."""
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.access import Purpose
+from storage.codec import journal as journal_codec
 from storage.codec import record as record_codec
-from storage.entry import NO_ENTRY
-from storage.errors import InvalidEntry
+from storage.codec.digest import Digester
+from storage.entry import NO_ENTRY, DigestType
+from storage.errors import (
+    DigestDiffers,
+    DigestUnknown,
+    InvalidEntry,
+    LedgerFenced,
+    LedgerUnproven,
+    Unauthorized,
+)
+from storage.row import KnownBy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    HandedOut = tuple[int, int, "LedgerRow", bool]
+
+    from storage.access import Access
+    from storage.codec.entry import Head
     from storage.entry import Entry
+    from storage.row import LedgerRow
 
 
 class LedgerEnd(NamedTuple):
@@ -37,6 +54,8 @@ class Run:
     size: int
     length: int
     """What the ledger counts up to and with the last of them."""
+    confirmed: int
+    """The last add confirmed that they bring."""
     is_durable: bool = False
     """Whether all of it is, and can be read: so it is answered, whatever becomes of others in its turn."""
     whole: Run | None = None
@@ -55,65 +74,203 @@ class Run:
 class Tail:
     """The end of one ledger. Runs are made under the turnstile's lock, and settled in the order of turns."""
 
-    __slots__ = ("_next_id", "_next_length", "end", "first_missing", "ledger_id")
+    __slots__ = (
+        "_admitted",
+        "_next_id",
+        "_next_length",
+        "end",
+        "facts",
+        "first_missing",
+        "is_claimed",
+        "is_held",
+        "lac_seen",
+        "ledger_id",
+        "lost",
+    )
 
-    def __init__(self, ledger_id: int, end: LedgerEnd) -> None:
+    def __init__(self, ledger_id: int, end: LedgerEnd, facts: LedgerRow) -> None:
         self.ledger_id = ledger_id
+        self.end = end
+        self.facts = facts
+        """What is known of the ledger, and what is on its way to be."""
+        self.is_claimed = False
+        """Whether key and digest type are decided."""
+        self._admitted: Access | None = None
+        self._next_id, self._next_length = NO_ENTRY, 0
+        self.is_held = False
+        """Whether the ledger is being deleted: who comes now waits, and then finds none."""
+        self.lost: BaseException | None = None
+        """Why an add that nobody waited for was not done; to be told to who forces."""
+        self._begin(end, facts)
+
+    def _begin(self, end: LedgerEnd, facts: LedgerRow) -> None:
         self.end = end
         self.first_missing = 0
         """No id below it is missing; how much further that holds is looked up when it is asked."""
-        self._next_id, self._next_length = end.entry_id + 1, end.length
+        self.lac_seen = NO_ENTRY
+        """The largest that an entry has brought since the store was opened."""
+        self.hand_back(facts)
 
-    def append(self, payloads: Sequence[bytes]) -> Run:
+    def restart(self, facts: LedgerRow) -> None:
+        """The ledger was deleted: who adds next makes another one."""
+        self._begin(EMPTY, facts)
+
+    # ── who may add ──────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a ledger, with what is durable alone."""
+        return self.end != EMPTY or self.facts.makes_a_ledger
+
+    def admit(self, access: Access) -> None:
+        """Raises unless such a caller may add; the first one of all decides about key and digest type."""
+        if access is self._admitted:
+            return
+        if not self.is_claimed:
+            self._claim(access)
+        if self.facts.master_key is None and access.purpose is Purpose.RECOVERING:
+            return
+        self._check_key(access)
+        if access.digest_type not in (None, self.facts.digest_type) and not access.is_told:
+            raise self._other_digest()
+        if self.facts.fenced:
+            if access.purpose is Purpose.WRITING:
+                raise LedgerFenced(self.ledger_id)
+            return  # not remembered: each is asked for its purpose
+        self._admitted = access
+
+    def admit_fence(self, access: Access) -> None:
+        """Raises unless such a caller may fence. Where nothing proves a key anybody may: it only protects."""
+        if not self.is_claimed:
+            self._claim(access)
+        if self.facts.master_key is not None:
+            self._check_key(access)
+
+    def admit_word(self, access: Access) -> None:
+        """Raises unless such a caller may speak for the ledger, fenced or not."""
+        if not self.is_claimed:
+            self._claim(access)
+        self._check_key(access)
+
+    def admit_delete(self, access: Access) -> None:
+        """Raises unless such a caller may delete. Where nothing proves a key, who has the files may."""
+        if self.facts.master_key is not None:
+            self._check_key(access)
+
+    def _check_key(self, access: Access) -> None:
+        if self.facts.master_key is None:
+            raise LedgerUnproven(self.ledger_id)
+        if not compare_digest(access.master_key, self.facts.master_key):
+            raise Unauthorized(self.ledger_id)
+
+    def _claim(self, access: Access) -> None:
+        digest_type = access.digest_type or (None if access.is_told else DigestType.CRC32C)
+        self.facts = replace(
+            self.facts,
+            digest_type=digest_type,
+            known_by=KnownBy.INFERRED if access.is_told else KnownBy.DECLARED,
+            master_key=access.master_key,
+        )
+        self.is_claimed = True
+
+    def _other_digest(self) -> DigestDiffers | DigestUnknown:
+        recorded = self.facts.digest_type
+        return (
+            DigestUnknown(self.ledger_id)
+            if recorded is None
+            else DigestDiffers(self.ledger_id, recorded.name)
+        )
+
+    def fence(self) -> None:
+        """From here on only a recovery adds."""
+        self.facts = replace(self.facts, fenced=True)
+        self._admitted = None
+
+    def confirm(self, packet: bytes) -> None:
+        """An explicit last add confirmed is on its way."""
+        self.facts = replace(self.facts, explicit_lac=packet)
+
+    # ── what is added ────────────────────────────────────────────────────────────────────────────────
+
+    def append(self, payloads: Sequence[bytes], access: Access) -> Run:
         """A run behind everything that was handed out before."""
         first_id, before = self._next_id, self._next_length
         # Of what is handed out, none is confirmed before its turn is over.
-        confirmed = self.end.entry_id
+        confirmed, digest_type = self.end.entry_id, self.facts.digest_type
         try:
-            fronts = record_codec.encode_fronts(self.ledger_id, first_id, confirmed, before, payloads)
+            if digest_type is DigestType.CRC32C:
+                fronts = record_codec.encode_fronts(self.ledger_id, first_id, confirmed, before, payloads)
+            else:
+                digester = self._digester(access)
+                fronts = record_codec.encode_fronts_with(
+                    digester, self.ledger_id, first_id, confirmed, before, payloads
+                )
         except struct.error as error:
             words = f"ledger {self.ledger_id} ends at entry {first_id - 1}, length {before}"
             raise InvalidEntry(f"{words}: nothing may be above 2^63 - 1") from error
         length = before + sum(map(len, payloads))
         self._next_id, self._next_length = first_id + len(payloads), length
-        size = record_codec.FRONT_SIZE * len(payloads) + length - before
-        return Run(self, first_id, fronts, payloads, size, length)
+        size = len(fronts[0]) * len(payloads) + length - before
+        return Run(self, first_id, fronts, payloads, size, length, confirmed)
 
-    def place(self, entry: Entry) -> Run:
+    def _digester(self, access: Access) -> Digester:
+        if self.facts.digest_type is None:
+            raise DigestUnknown(self.ledger_id)
+        return Digester(self.facts.digest_type, access.mac_key)
+
+    def place(self, entry: Entry, access: Access) -> Run:
         """A run of one entry whose id the caller has chosen; what is appended next goes behind it."""
+        head = entry.ledger_id, entry.entry_id, entry.last_add_confirmed, entry.length
+        if self.facts.digest_type is DigestType.CRC32C:
+            front = record_codec.encode_front(*head, entry.payload)
+        else:
+            front = record_codec.encode_front_with(self._digester(access), *head, entry.payload)
+        return self._placed(entry.entry_id, entry.last_add_confirmed, entry.length, front, entry.payload)
+
+    def place_bytes(self, head: Head, data: bytes) -> Run:
+        """The same for an entry as its writer has made it, digest and all."""
+        # As a table has the ledger's others: what is of another form there costs it more.
+        digest_type, record = self.facts.digest_type, journal_codec.encode_record(data)
+        size = record_codec.HEAD_FRONT_SIZE if digest_type is None else record_codec.front_size(digest_type)
+        front, rest = record_codec.split(record, min(size, len(record)))
+        return self._placed(head.entry_id, head.last_add_confirmed, head.length, front, rest)
+
+    def _placed(self, entry_id: int, confirmed: int, length: int, front: bytes, rest: bytes) -> Run:
         # Of the last one added again the newer copy counts: a reopening goes on from its length too.
-        if entry.entry_id >= self._next_id - 1:
-            self._next_id, self._next_length = entry.entry_id + 1, entry.length
-        front = record_codec.encode_front(
-            self.ledger_id, entry.entry_id, entry.last_add_confirmed, entry.length, entry.payload
-        )
-        size = len(front) + len(entry.payload)
-        return Run(self, entry.entry_id, (front,), (entry.payload,), size, entry.length)
+        if entry_id >= self._next_id - 1:
+            self._next_id, self._next_length = entry_id + 1, length
+        return Run(self, entry_id, (front,), (rest,), len(front) + len(rest), length, confirmed)
 
     @property
-    def handed_out(self) -> tuple[int, int]:
-        """The id and the length that come next: what `take_back` goes back to."""
-        return self._next_id, self._next_length
+    def handed_out(self) -> HandedOut:
+        """What comes next, and what was decided: what `take_back` goes back to."""
+        return self._next_id, self._next_length, self.facts, self.is_claimed
 
-    def take_back(self, handed_out: tuple[int, int]) -> None:
+    def take_back(self, handed_out: HandedOut) -> None:
         """What was handed out since then never happened."""
-        self._next_id, self._next_length = handed_out
+        self._next_id, self._next_length, self.facts, self.is_claimed = handed_out
+        self._admitted = None
 
     def settle(self, run: Run) -> None:
         """The run is durable and can be read."""
         if run.last_id >= self.end.entry_id:
             self.end = LedgerEnd(run.last_id, run.length)
+        self.lac_seen = max(self.lac_seen, run.confirmed)
 
-    def hand_back(self) -> None:
-        """What was handed out and is not settled never happened."""
+    def hand_back(self, facts: LedgerRow) -> None:
+        """What was handed out and is not settled never happened; of the facts these are settled."""
         self._next_id, self._next_length = self.end.entry_id + 1, self.end.length
+        self.facts = facts
+        self.is_claimed = self.exists
+        self._admitted = None
 
 
 class Tails:
     """The ends of the ledgers in use, each found when it is first asked for."""
 
-    def __init__(self, find_end: Callable[[int], LedgerEnd]) -> None:
+    def __init__(self, find_end: Callable[[int], LedgerEnd], find_facts: Callable[[int], LedgerRow]) -> None:
         self._find_end = find_end
+        self._find_facts = find_facts
         self._tails: dict[int, Tail] = {}
 
     def of(self, ledger_id: int) -> Tail:
@@ -121,7 +278,8 @@ class Tails:
         tail = self._tails.get(ledger_id)
         if tail is None:
             # Found without a lock: nothing is added to a ledger before it has a tail, and the first stays.
-            tail = self._tails.setdefault(ledger_id, Tail(ledger_id, self._find_end(ledger_id)))
+            found = Tail(ledger_id, self._find_end(ledger_id), self._find_facts(ledger_id))
+            tail = self._tails.setdefault(ledger_id, found)
         return tail
 
     def known(self, ledger_id: int) -> Tail | None:
@@ -131,4 +289,4 @@ class Tails:
     def hand_back(self) -> None:
         """Takes back all that is not settled, of every ledger. Needs the turnstile's lock."""
         for tail in list(self._tails.values()):
-            tail.hand_back()
+            tail.hand_back(self._find_facts(tail.ledger_id))

@@ -43,6 +43,8 @@ PARTS = {
     "journal_writer",
     "journals",
     "lastmark",
+    "ledger_rows",
+    "ledger_rows_scan",
     "memtable",
     "tail",
 }
@@ -73,6 +75,7 @@ SECOND_HALVES = {
     ("journal_scan", "journal_proof"),
     ("journal_scan", "journal_groups"),
     ("journals", "journal_writer"),
+    ("ledger_rows", "ledger_rows_scan"),
     ("scanning", "reading"),
 }
 

@@ -155,7 +155,7 @@ def mark_file(data: bytes) -> list[Field]:
         cursor.number(8, "newest journal", "whose name is durable")
         cursor.number(8, "newest log", "-1: none yet")
         cursor.number(8, "its end", "of the log's durable bytes")
-        cursor.number(8, "rows end", "of the durable ledger rows")
+        cursor.number(8, "rows sequence", "the last durable group of the ledger rows")
         cursor.checksum("over everything before it")
     cursor.rest("surplus", "no lastMark is that long")
     return cursor.fields

@@ -24,7 +24,7 @@ class _Entry(NamedTuple):
 
 
 # In the order in which one meets a store: what it promises, what is here, where replay begins, what the files
-# hold, one record.
+# hold, one record; then what changes something.
 COMMANDS = {
     "demo": _Entry("recovery.shell.demo", "Write, kill the writer, recover, count what was lost."),
     "files": _Entry("recovery.shell.files", "What a directory holds: journals, entry logs, marks."),
@@ -32,6 +32,7 @@ COMMANDS = {
     "journal": _Entry("recovery.shell.journal", "List a journal's records and check their digests."),
     "log": _Entry("recovery.shell.log", "List an entry log's entries, or its bytes per ledger."),
     "explain": _Entry("recovery.shell.explain", "The bytes around an offset, field by field."),
+    "rebuild-index": _Entry("recovery.shell.rebuild_index", "Make the index again from logs and journals."),
 }
 
 # BookieShell's names, for hands that know them.
@@ -41,6 +42,8 @@ ALIASES = {
     "readlog": ["log"],
     "readlogmetadata": ["log", "--metadata"],
     "listfilesondisc": ["files"],
+    "rebuild-db-ledger-locations-index": ["rebuild-index"],
+    "rebuild-db-ledgers-index": ["rebuild-index"],
 }
 
 
@@ -108,8 +111,8 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: object) -> Non
 def cli() -> None:
     """Look into the files of a ledger store or of an Apache BookKeeper bookie.
 
-    Every command but demo opens files for reading only and works beside a live writer. Rows go to stdout,
-    everything else to stderr; --json and --ndjson print the same rows for programs.
+    Every command but demo and rebuild-index opens files for reading only and works beside a live writer. Rows
+    go to stdout, everything else to stderr; --json and --ndjson print the same rows for programs.
 
     \b
     Exit codes: 0 clean, 1 findings, 2 usage, 3 could not do the job, 130 interrupted.

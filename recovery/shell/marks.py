@@ -5,7 +5,7 @@ journal                 the hexadecimal id of the journal in which replay begins
 file, offset            its name, and the place in it
 state                   ok, no mark, empty (replay everything), torn, damaged, journal missing
 valid                   true, false, or null where there is no mark to judge
-generation, newest_journal, log, log_end, rows_end      our trailer's, else null
+generation, newest_journal, log, log_end, rows_sequence      our trailer's, else null
 flaw, detail            a stable name of what is wrong; words
 """
 
@@ -103,7 +103,7 @@ def row(directory: Path, name: str, journals: list[Path]) -> Row:
 def _blank(directory: Path, name: str) -> Row:
     cells: Row = {"dir": str(directory), "mark": name}
     rest = ("journal", "file", "offset", "state", "valid", "generation", "newest_journal", "log", "log_end")
-    return cells | dict.fromkeys((*rest, "rows_end", "flaw", "detail"))
+    return cells | dict.fromkeys((*rest, "rows_sequence", "flaw", "detail"))
 
 
 def _position(mark: codec.Mark) -> Row:
@@ -127,9 +127,9 @@ def _trailer(trailer: codec.Trailer | None) -> Row:
         "newest_journal": f"{trailer.newest_journal:x}",
         "log": f"{end.log_id:x}" if end else None,
         "log_end": end.offset if end else None,
-        "rows_end": trailer.rows_end,
+        "rows_sequence": trailer.rows_sequence,
         "detail": f"generation {trailer.generation}, newest journal {trailer.newest_journal:x}, {log}, "
-        f"rows to {trailer.rows_end}",
+        f"rows to group {trailer.rows_sequence}",
     }
 
 

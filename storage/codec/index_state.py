@@ -1,6 +1,7 @@
 """The state of an index: a msgpack array with a checksum, committed with every change.
 
-    ├ version, generation, mark: journal id, offset, last log, log ends, rows end ┼ crc u32 ┤
+    ├ version, generation, mark: journal id, offset, last log, log ends,
+      rows sequence, is whole ┼ crc u32 ┤
 
     last log    nil │ log id
     log ends    log id, end, log id, end, …    the ids ascending
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 _CHECKSUM = struct.Struct(">I")
-_FIELDS = 7
+_FIELDS = 8
 
 
 def encode(state: IndexState) -> bytes:
@@ -41,7 +42,8 @@ def encode(state: IndexState) -> bytes:
             state.mark.offset,
             state.last_log,
             tuple(chain.from_iterable(sorted(state.log_ends.items()))),
-            state.rows_end,
+            state.rows_sequence,
+            state.is_whole,
         )
     )
     return body + _CHECKSUM.pack(crc32c(body))
@@ -65,15 +67,18 @@ def decode(data: Buffer) -> IndexState | Damaged:
 
 
 def _state(fields: tuple[Any, ...]) -> IndexState | Damaged:
-    _, generation, journal_id, offset, last_log, log_ends, rows_end = fields
-    if not all(map(_is_size, (generation, journal_id, offset, rows_end))):
+    _, generation, journal_id, offset, last_log, log_ends, rows_sequence, is_whole = fields
+    if not all(map(_is_size, (generation, journal_id, offset, rows_sequence))):
         return Damaged(0, Flaw.BAD_FIELD, "a number that is none, or out of range")
     if not (last_log is None or _is_log(last_log)):
         return Damaged(0, Flaw.BAD_FIELD, "the last log")
     if not _are_log_ends(log_ends):
         return Damaged(0, Flaw.BAD_FIELD, "the ends of the logs")
+    if type(is_whole) is not bool:
+        return Damaged(0, Flaw.BAD_FIELD, "whether it is whole")
     ends = dict(zip(log_ends[::2], log_ends[1::2], strict=True))
-    return IndexState(generation, JournalPosition(journal_id, offset), last_log, ends, rows_end)
+    mark = JournalPosition(journal_id, offset)
+    return IndexState(generation, mark, last_log, ends, rows_sequence, is_whole)
 
 
 def _are_log_ends(numbers: object) -> bool:

@@ -1,9 +1,9 @@
 """The lastMark file: from where the journals must be replayed.
 
-    0         8        16   20        24           32               40         48        56         64    68
-    ├─────────┼────────┼────┼─────────┼────────────┼────────────────┼──────────┼─────────┼──────────┼─────┤
-    │ journal │ offset │LSMK│ version │ generation │ newest journal │ last log │ its end │ rows end │ crc │
-    └─────────┴────────┴────┴─────────┴────────────┴────────────────┴──────────┴─────────┴──────────┴─────┘
+    0         8        16   20        24           32               40         48        56     64    68
+    ├─────────┼────────┼────┼─────────┼────────────┼────────────────┼──────────┼─────────┼──────┼─────┤
+    │ journal │ offset │LSMK│ version │ generation │ newest journal │ last log │ its end │ rows │ crc │
+    └─────────┴────────┴────┴─────────┴────────────┴────────────────┴──────────┴─────────┴──────┴─────┘
 
 The first 16 bytes are BookKeeper's whole file, and it ignores what follows. The crc is CRC-32C over all 64
 bytes before it. Exactly 16 bytes: a bookie wrote it. None: a bookie crashed while it rewrote the file in
@@ -45,8 +45,8 @@ class Trailer:
     """The newest journal whose name is durable."""
     log_end: LogPosition | None
     """Where the newest entry log's durable content ends; `None` before the first."""
-    rows_end: int
-    """Where the durable content of the ledger rows ends."""
+    rows_sequence: int
+    """The last durable group of the ledger rows; 0 before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def encode(mark: Mark) -> bytes:
     trailer = mark.trailer
     log_id, log_end = (trailer.log_end.log_id, trailer.log_end.offset) if trailer.log_end else (NO_LOG, 0)
     summed = position + _TRAILER.pack(
-        OUR_MAGIC, VERSION, trailer.generation, trailer.newest_journal, log_id, log_end, trailer.rows_end
+        OUR_MAGIC, VERSION, trailer.generation, trailer.newest_journal, log_id, log_end, trailer.rows_sequence
     )
     return summed + _CHECKSUM.pack(crc32c(summed))
 
@@ -97,14 +97,16 @@ def _decode_trailer(data: bytes) -> Trailer | Damaged:
     (checksum,) = _CHECKSUM.unpack_from(data, SIZE - _CHECKSUM.size)
     if checksum != crc32c(data[: SIZE - _CHECKSUM.size]):
         return Damaged(0, Flaw.CHECKSUM)
-    magic, version, generation, newest, log_id, log_end, rows_end = _TRAILER.unpack_from(data, BOOKIE_SIZE)
+    magic, version, generation, newest, log_id, log_end, rows_sequence = _TRAILER.unpack_from(
+        data, BOOKIE_SIZE
+    )
     if magic != OUR_MAGIC:
         return Damaged(BOOKIE_SIZE, Flaw.BAD_MAGIC)
     if version != VERSION:
         return Damaged(BOOKIE_SIZE + len(OUR_MAGIC), wrong_version(version, VERSION), f"version {version}")
     if len(data) > SIZE:
         return Damaged(SIZE, Flaw.FILE_LONG, f"{len(data)} bytes")
-    if not NO_LOG <= log_id <= LOG_ID_MAX or min(newest, log_end, rows_end) < 0:
+    if not NO_LOG <= log_id <= LOG_ID_MAX or min(newest, log_end, rows_sequence) < 0:
         return Damaged(BOOKIE_SIZE, Flaw.BAD_FIELD)
     end = None if log_id == NO_LOG else LogPosition(log_id, log_end)
-    return Trailer(generation, newest, end, rows_end)
+    return Trailer(generation, newest, end, rows_sequence)

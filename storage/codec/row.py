@@ -1,7 +1,7 @@
 """One ledger row: a msgpack array with a checksum; the same bytes in `ledgers.rows` and in the index.
 
     ├ version, ledger, change, digest type, known by, master key, fenced, explicit LAC,
-      last entry, tombstone ┼ crc u32 ┤
+      last entry, tombstone, in limbo ┼ crc u32 ┤
 
     tombstone   nil │ journal id, offset │ journal id, offset, log id, log offset
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 _CHECKSUM = struct.Struct(">I")
-_FIELDS = 10
+_FIELDS = 11
 
 
 def encode(row: LedgerRow) -> bytes:
@@ -44,6 +44,7 @@ def encode(row: LedgerRow) -> bytes:
             row.explicit_lac,
             row.last_entry_id,
             _pack_tombstone(row.tombstone),
+            row.in_limbo,
         )
     )
     return body + _CHECKSUM.pack(crc32c(body))
@@ -76,8 +77,8 @@ def decode(data: Buffer) -> LedgerRow | Damaged:
 
 
 def _row(fields: tuple[Any, ...]) -> LedgerRow | Damaged:
-    _, ledger_id, change, digest, known_by, key, fenced, lac, last, tombstone = fields
-    if type(fenced) is not bool or {type(digest), type(known_by)} - {int, type(None)}:
+    _, ledger_id, change, digest, known_by, key, fenced, lac, last, tombstone, in_limbo = fields
+    if {type(fenced), type(in_limbo)} != {bool} or {type(digest), type(known_by)} - {int, type(None)}:
         return Damaged(0, Flaw.BAD_FIELD, "a field of the wrong kind")
     try:
         row = LedgerRow(
@@ -90,6 +91,7 @@ def _row(fields: tuple[Any, ...]) -> LedgerRow | Damaged:
             lac,
             last,
             _unpack_tombstone(tombstone),
+            in_limbo,
         )
     except (TypeError, ValueError) as error:
         return Damaged(0, Flaw.BAD_FIELD, str(error))

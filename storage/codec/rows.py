@@ -65,6 +65,11 @@ def group_end(start: int, body_size: int) -> int:
     return unpadded + -unpadded % ALIGNMENT
 
 
+def item_size(encoded_row: bytes) -> int:
+    """Bytes that the row takes in a body."""
+    return _SIZE.size + len(encoded_row)
+
+
 def encode_group(encoded_rows: Sequence[bytes], sequence: int, start: int, synced_end: int) -> bytes:
     """One group, padded. The rows are encoded already: the same bytes go into the index."""
     body = b"".join(_SIZE.pack(len(encoded)) + encoded for encoded in encoded_rows)

@@ -53,7 +53,8 @@ class _Ledger:
 class DigestSurvey:
     """Counts the evidence of each ledger. Holds a few numbers for each, whatever the size of the files."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledgers_max: int | None = None) -> None:
+        self._ledgers_max = LEDGERS_MAX if ledgers_max is None else ledgers_max
         self._ledgers: dict[int, _Ledger] = {}
         self._leading: Counter[DigestType] = Counter()
         """For each type the ledgers whose evidence speaks for it."""
@@ -61,7 +62,7 @@ class DigestSurvey:
 
     def saw_key(self, ledger_id: int) -> None:
         """A key record names the ledger: it exists, whatever its entries tell."""
-        if len(self._keyed) < LEDGERS_MAX:
+        if len(self._keyed) < self._ledgers_max:
             self._keyed.add(ledger_id)
 
     def observe(self, data: Buffer) -> None:
@@ -74,7 +75,7 @@ class DigestSurvey:
             self._count(ledger, head, data)
 
     def _remember(self, ledger_id: int) -> _Ledger:
-        if len(self._ledgers) >= LEDGERS_MAX:
+        if len(self._ledgers) >= self._ledgers_max:
             forgotten = self._ledgers.pop(next(iter(self._ledgers)))
             self._follow(forgotten.digest_type, None)
         self._ledgers[ledger_id] = _Ledger()
@@ -117,6 +118,16 @@ def matching_checksum(data: Buffer) -> DigestType | None:
     checks = (crc for crc in _CRCS if entry_codec.check_digest(data, crc) is DigestCheck.OK)
     found = next(checks, None)
     return None if found is None else found.digest_type
+
+
+def told_digest_type(data: Buffer) -> DigestType | None:
+    """What one entry alone tells: the CRC that verifies it, else the width of a first entry's digest."""
+    matching = matching_checksum(data)
+    head = entry_codec.decode_head(data)
+    if matching is not None or isinstance(head, Damaged):
+        return matching
+    width = _digest_width(len(data), head, None)
+    return None if width is None else _TYPE_OF_WIDTH.get(width)
 
 
 def _digest_width(size: int, head: Head, last: Head | None) -> int | None:

@@ -213,9 +213,7 @@ SALT = 0x0123456789ABCDEF
 FIRST_GROUP = seal.first_group_start(4096)
 ORIGIN = entrylog.Origin(bytes(range(0xA0, 0xB0)), 7, LogPosition(0x1F3, 8237))
 SEAL = seal.Seal(JOURNAL_ID, SALT, 1, FIRST_GROUP, JournalPosition(JOURNAL_ID - 1, 8192), 2)
-MARK = mark.Mark(
-    JournalPosition(JOURNAL_ID, 8192), mark.Trailer(7, JOURNAL_ID, LogPosition(0x1F4, 1622), 4096)
-)
+MARK = mark.Mark(JournalPosition(JOURNAL_ID, 8192), mark.Trailer(7, JOURNAL_ID, LogPosition(0x1F4, 1622), 4))
 ROW = LedgerRow(1, 3, DigestType.CRC32C, master_key=digest.master_key(PASSWORD), last_entry_id=1)
 COOKIE = cookie.Cookie("127.0.0.1:3181", ("/data/journal",), ("/data/ledgers",), "inst-1")
 

@@ -19,7 +19,7 @@ import pytest
 from storage.codec import index_state as state_codec
 from storage.index import NoIndex
 from storage.index_state import IndexState
-from storage.lmdb_environment import LmdbEnvironment, Run
+from storage.lmdb_environment import Batch, LmdbEnvironment, Run
 from storage.lmdb_index import LmdbIndex, LmdbPlace
 from storage.outcome import Damaged, Flaw
 from storage.posix_files import PosixDirectory
@@ -153,12 +153,12 @@ def test_readers_go_on_while_the_map_grows(index: LmdbIndex) -> None:
         seen.append(generation)
 
     threads = [threading.Thread(target=read) for _ in range(3)]
-    environment.commit([], bytes(1 << 10))
+    environment.commit(Batch(), bytes(1 << 10))
     for thread in threads:
         thread.start()
     for generation in range(1, generations + 1):
         reading.acquire()
-        environment.commit([], bytes([generation]) * (generation << 20))
+        environment.commit(Batch(), bytes([generation]) * (generation << 20))
     for thread in threads:
         thread.join()
 
@@ -212,7 +212,7 @@ def test_the_map_does_not_move_while_somebody_is_in_it(
 def test_a_commit_that_is_interrupted_leaves_no_transaction(index: LmdbIndex) -> None:
     mistaken = Run(1, array("q", [1, 1]), array("q", [1, 1]))
     with pytest.raises(AssertionError) as kept:
-        index._environment.commit([mistaken], b"")
+        index._environment.commit(Batch(runs=[mistaken]), b"")
     assert is_over(transaction_of(kept, "_attempt", "transaction"))
     assert index.count(1) == 0
 
@@ -451,7 +451,7 @@ def test_that_kind_of_file_is_an_index(place: LmdbPlace, tmp_path: Path) -> None
 
 
 def test_a_state_that_went_bad_is_an_error(index: LmdbIndex) -> None:
-    index._environment.commit([], GOOD_STATE[:-1] + b"x")
+    index._environment.commit(Batch(), GOOD_STATE[:-1] + b"x")
     with pytest.raises(OSError, match="checksum"):
         index.state()
 

@@ -15,9 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage import memtable
-from storage.codec.record import FRONT_SIZE
-from storage.memtable import LEDGER_OVERHEAD, RECORD_OVERHEAD, STRAY_OVERHEAD, Memtable, Slot, Tables
-from storage.position import START, JournalPosition
+from storage.codec import record as record_codec
+from storage.codec.digest import digester
+from storage.codec.record import FRONT_SIZE, HEAD_FRONT_SIZE
+from storage.entry import DigestType
+from storage.memtable import (
+    LEDGER_OVERHEAD,
+    RECORD_OVERHEAD,
+    ROW_OVERHEAD,
+    STRAY_OVERHEAD,
+    Memtable,
+    Slot,
+    Tables,
+)
+from storage.position import START, JournalPosition, LogPosition
+from storage.row import LedgerRow, Tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +42,18 @@ Model = dict[tuple[int, int], bytes]
 
 def record(ledger_id: int, entry_id: int, version: int = 0, size: int = 0) -> bytes:
     return (b"%d/%d/%d" % (ledger_id, entry_id, version)).ljust(max(size, FRONT_SIZE + 3), b".")
+
+
+def record_of(size: int, ledger_id: int, entry_id: int, version: int = 0) -> bytes:
+    """One of exactly that size, which the other never is below its front."""
+    return record(ledger_id, entry_id, version, size)[:size]
+
+
+def insert_parts(table: Memtable, first_id: int, records: list[bytes], front_size: int) -> None:
+    """Inserts into ledger 1 what a digest of that width has made."""
+    fronts = [one[:front_size] for one in records]
+    payloads = [one[front_size:] for one in records]
+    table.insert_parts(1, first_id, fronts, payloads, sum(map(len, records)))
 
 
 def table_of(*entry_ids: int, ledger_id: int = 1) -> Memtable:
@@ -139,6 +163,204 @@ def test_d54_everything_comes_by_ledger_and_entry() -> None:
     assert len(found) == len(table) == 7
 
 
+# ── fronts of other sizes ────────────────────────────────────────────────────────────────────────────────
+
+FRONT_SIZES = sorted(map(record_codec.front_size, DigestType))
+
+
+@pytest.mark.parametrize("digest_type", DigestType)
+def test_a_ledger_of_any_digest_type_keeps_the_payloads_it_is_given(digest_type: DigestType) -> None:
+    table, protect = Memtable(START), digester(digest_type, b"pw")
+    payloads = [b"%d" % number * 20 for number in range(10, 15)]
+    fronts = record_codec.encode_fronts_with(protect, 1, 10, -1, 0, payloads)
+    for part in slice(0, 1), slice(1, 2), slice(2, 5):
+        size = sum(map(len, fronts[part] + payloads[part]))
+        table.insert_parts(1, 10 + part.start, fronts[part], payloads[part], size)
+    assert shape(table) == [range(10, 15)]
+    assert [table.get(1, 10 + at) for at in range(5)] == [fronts[at] + payloads[at] for at in range(5)]
+    # Not equal ones: a copy of each would be what an add must not cost.
+    assert all(kept is given for kept, given in zip(table._ledgers[1].run, payloads, strict=True))
+    assert table.size == measured(table)
+
+
+@pytest.mark.parametrize("of_run", FRONT_SIZES)
+@pytest.mark.parametrize("inserted", FRONT_SIZES)
+def test_records_with_fronts_of_another_size_join_the_run(of_run: int, inserted: int) -> None:
+    table, model = Memtable(START), Model()
+    for first, front_size in (0, of_run), (3, inserted), (6, of_run), (9, inserted):
+        records = [record_of(60, 1, entry_id) for entry_id in range(first, first + 3)]
+        insert_parts(table, first, records, front_size)
+        model |= {(1, entry_id): one for entry_id, one in enumerate(records, first)}
+    check(table, model)
+    assert shape(table) == [range(12)]
+    assert table._ledgers[1].front_size == of_run
+    assert table.size == measured(table)
+
+
+def test_a_record_too_short_for_the_run_is_a_stray_and_so_are_those_behind_it() -> None:
+    table = table_of(0, 1)
+    insert_parts(table, 2, [record_of(39, 1, 2), record_of(36, 1, 3)], 36)
+    table.insert(1, 4, [record(1, 4), record_of(37, 1, 5)])
+    assert shape(table) == [range(2), [2, 3, 4, 5]]
+    assert [table.get(1, 2), table.get(1, 5)] == [record_of(39, 1, 2), record_of(37, 1, 5)]
+    assert (table.last_id(1), table.ids_from(1, 1, 9), len(table)) == (5, [1, 2, 3, 4, 5], 6)
+    assert table.size == measured(table)
+
+
+def test_the_run_goes_on_where_a_copy_is_long_enough() -> None:
+    table = table_of(0)
+    for entry_id, size in enumerate([37, 90, 38, 90], 1):
+        table.insert(1, entry_id, [record_of(size, 1, entry_id)])
+    table.insert(1, 1, [record_of(39, 1, 1, 1)])
+    assert shape(table) == [range(1), [1, 2, 3, 4]]
+    assert table.get(1, 1) == record_of(39, 1, 1, 1)
+    table.insert(1, 1, [record_of(40, 1, 1, 2)])
+    assert shape(table) == [range(3), [3, 4]]
+    assert table.get(1, 1) == record_of(40, 1, 1, 2)
+    insert_parts(table, 3, [record_of(90, 1, 3, 1)], 36)
+    assert shape(table) == [range(5)]
+    assert table.size == measured(table)
+
+
+def test_a_copy_too_short_for_the_run_counts_before_it() -> None:
+    table = table_of(0, 1, 2)
+    insert_parts(table, 1, [record_of(36, 1, 1, 1)], 36)
+    assert shape(table) == [range(3)]
+    assert table.get(1, 1) == record_of(36, 1, 1, 1)
+
+
+@pytest.mark.parametrize(("sizes", "guessed"), [((40, 41), 40), ((200, 39), 36), ((36, 36), 36)])
+def test_records_that_come_whole_are_split_where_all_of_them_can_be(
+    sizes: tuple[int, int], guessed: int
+) -> None:
+    table = Memtable(START)
+    records = [record_of(size, 1, entry_id) for entry_id, size in enumerate(sizes)]
+    table.insert(1, 0, records)
+    assert table._ledgers[1].front_size == guessed
+    assert list(table.runs(1)) == [(range(2), records)]
+
+
+@pytest.mark.parametrize("before", [(), (0,), (0, 2), (5,)])
+def test_nothing_shorter_than_a_head_is_a_record(before: tuple[int, ...]) -> None:
+    short, table = bytes(HEAD_FRONT_SIZE - 1), table_of(*before)
+    for insert in (
+        partial(table.insert, 1, 1, [short]),
+        partial(table.insert, 1, 1, [record(1, 1), short]),
+        partial(table.insert_parts, 1, 1, [short], [b""], len(short)),
+    ):
+        with pytest.raises(AssertionError, match="shorter than its head"):
+            insert()
+
+
+def test_the_fronts_of_a_first_insert_have_one_size() -> None:
+    with pytest.raises(AssertionError, match="one size"):
+        Memtable(START).insert_parts(1, 0, [bytes(40), bytes(44)], [b"", b""], 84)
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_table_with_nothing_but_a_row_has_to_be_written_down() -> None:
+    empty, table = Memtable(START), Memtable(START)
+    table.put_row(LedgerRow(7, 1))
+    assert [one.has_content for one in (empty, table, table_of(0))] == [False, True, True]
+    assert (len(table), table.ledgers(), table.rows) == (0, [], {7: LedgerRow(7, 1)})
+
+
+def test_a_row_counts_once_into_the_size() -> None:
+    table = table_of(0)
+    before = table.size
+    table.put_row(LedgerRow(1, 1))
+    table.put_row(LedgerRow(1, 2, fenced=True))
+    assert table.size == before + ROW_OVERHEAD
+    table.put_row(LedgerRow(2, 3))
+    assert table.size == before + 2 * ROW_OVERHEAD
+
+
+def test_of_two_rows_of_a_ledger_the_later_one_stays() -> None:
+    table = Memtable(START)
+    for change in (4, 9, 5):
+        table.put_row(LedgerRow(1, change))
+    table.put_row(LedgerRow(2, 1))
+    assert table.rows == {1: LedgerRow(1, 9), 2: LedgerRow(2, 1)}
+    table.put_row(LedgerRow(1, 9, fenced=True))
+    assert table.rows[1].fenced
+
+
+def test_a_frozen_table_takes_no_row() -> None:
+    table = Memtable(START)
+    table.put_row(LedgerRow(1, 1))
+    table.freeze()
+    for row in (LedgerRow(1, 2), LedgerRow(2, 2)):
+        with pytest.raises(AssertionError, match="frozen"):
+            table.put_row(row)
+    assert (table.rows, table.size) == ({1: LedgerRow(1, 1)}, ROW_OVERHEAD)
+
+
+# ── dropping a ledger ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_dropped_ledger_is_as_if_it_had_never_been() -> None:
+    table, other = table_of(5, 6, 9, 2, 5), table_of(0, ledger_id=2)
+    table.insert(2, 0, [record(2, 0)])
+    table.drop(1)
+    assert (table.get(1, 5), table.get(1, 9), table.last_id(1)) == (None, None, None)
+    assert (table.ids_from(1, 0, 9), list(table.runs(1)), table.ledgers()) == ([], [], [2])
+    assert (len(table), table.size, table.get(2, 0)) == (1, other.size, record(2, 0))
+
+
+def test_dropping_what_is_not_there_changes_nothing() -> None:
+    table = table_of(0)
+    table.drop(2)
+    assert (table.size, len(table)) == (table_of(0).size, 1)
+
+
+def test_a_table_from_which_all_was_dropped_has_nothing_to_write_down() -> None:
+    table = table_of(0, 2)
+    table.drop(1)
+    assert (table.size, table.has_content) == (0, False)
+
+
+def test_what_is_inserted_behind_a_drop_begins_anew() -> None:
+    table = table_of(5, 6, 9)
+    table.drop(1)
+    insert_parts(table, 8, [record_of(36, 1, 8, 1)], 36)
+    assert shape(table) == [range(8, 9)]
+    assert table.size == measured(table)
+
+
+def test_a_drop_leaves_the_row_which_tells_of_it() -> None:
+    table = table_of(0)
+    table.put_row(LedgerRow(1, 1))
+    table.drop(1)
+    assert (table.rows, table.size, table.has_content) == ({1: LedgerRow(1, 1)}, ROW_OVERHEAD, True)
+
+
+def test_a_ledger_is_dropped_from_both_tables() -> None:
+    tables = Tables(table_of(1, 7), table_of(0, 1))
+    tables.active.insert(2, 0, [record(2, 0)])
+    tables.drop(1)
+    assert [tables.get(1, entry_id) for entry_id in (0, 1, 7)] == [None] * 3
+    assert (tables.last_id(1), tables.get(2, 0)) == (None, record(2, 0))
+    alone = Tables(table_of(0))
+    alone.drop(1)
+    assert alone.get(1, 0) is None
+
+
+def test_a_walk_that_has_begun_goes_on_with_what_was_dropped() -> None:
+    old = table_of(*range(10, 1010), 2, 2000, 500)
+    expected = list(old.runs(1))
+    assert len(expected) > 4
+    for seen in range(len(expected) + 1):
+        old = table_of(*range(10, 1010), 2, 2000, 500)
+        tables = Tables(Memtable(START), old)
+        walk = old.runs(1)
+        begun = [next(walk) for _ in range(seen)]
+        tables.drop(1)
+        assert begun + list(walk) == expected
+        assert list(old.runs(1)) == []
+
+
 # ── against a model ──────────────────────────────────────────────────────────────────────────────────────
 
 INSERTS = st.tuples(st.integers(1, 3), st.integers(0, 40), st.integers(0, 7), st.integers(0, 20))
@@ -186,6 +408,50 @@ def test_a_table_is_a_dict_of_entries(
             assert table.ids_from(ledger_id, start, limit) == expected_ids(model, ledger_id, start, limit)
 
 
+INSERT, PARTS, DROP, FREEZE = range(4)
+STEPS = st.tuples(
+    st.sampled_from([INSERT, PARTS, INSERT, PARTS, DROP, FREEZE]),
+    st.integers(1, 2),
+    st.integers(0, 20),
+    st.lists(st.sampled_from([36, 38, 40, 43, 44, 56, 70]), max_size=6),
+    st.sampled_from(FRONT_SIZES),
+)
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_tables_are_two_dicts_whatever_the_fronts_and_whatever_is_dropped(
+    steps: list[tuple[int, int, int, list[int], int]],
+) -> None:
+    tables, active, frozen = Tables(Memtable(START), Memtable(START)), Model(), Model()
+    for version, (what, ledger_id, first, sizes, front_size) in enumerate(steps):
+        records = [record_of(size, ledger_id, entry, version) for entry, size in enumerate(sizes, first)]
+        if what == FREEZE:
+            tables, active, frozen = Tables(Memtable(START), tables.active), Model(), active
+        elif what == DROP:
+            tables.drop(ledger_id)
+            for model in active, frozen:
+                for key in [key for key in model if key[0] == ledger_id]:
+                    del model[key]
+        elif what == INSERT or min(sizes, default=0) < front_size:
+            tables.active.insert(ledger_id, first, records)
+        else:
+            fronts = [one[:front_size] for one in records]
+            payloads = [one[front_size:] for one in records]
+            tables.active.insert_parts(ledger_id, first, fronts, payloads, sum(sizes))
+        if what in (INSERT, PARTS):
+            active |= {(ledger_id, entry_id): one for entry_id, one in enumerate(records, first)}
+        assert tables.frozen is not None
+        for table, model in (tables.active, active), (tables.frozen, frozen):
+            check(table, model)
+            assert table.size == measured(table)
+            assert table.has_content == bool(model)
+            assert table.ids_from(ledger_id, first, 5) == expected_ids(model, ledger_id, first, 5)
+        both = frozen | active
+        assert [tables.get(ledger_id, one) for one in range(30)] == [
+            both.get((ledger_id, one)) for one in range(30)
+        ]
+
+
 # ── what it takes ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -216,7 +482,13 @@ def many_ledgers(table: Memtable) -> None:
         table.insert(ledger_id, 0, [record(ledger_id, 0, size=100)])
 
 
-@pytest.mark.parametrize("fill", [many_in_a_run, many_strays, many_ledgers])
+def many_rows(table: Memtable) -> None:
+    for ledger_id in range(1000, 6000):
+        deleted = Tombstone(JournalPosition(1, 1000 * ledger_id), LogPosition(1, 1000 * ledger_id))
+        table.put_row(LedgerRow(ledger_id, ledger_id, master_key=bytes(20), tombstone=deleted))
+
+
+@pytest.mark.parametrize("fill", [many_in_a_run, many_strays, many_ledgers, many_rows])
 def test_the_size_is_about_the_memory_it_takes(fill: Callable[[Memtable], None]) -> None:
     tracemalloc.start()
     try:
@@ -315,7 +587,7 @@ def test_whoever_loaded_the_tables_keeps_what_was_thawed() -> None:
 # ── readers beside the writer ────────────────────────────────────────────────────────────────────────────
 
 
-def at_each_step(run: Callable[[], None], between: Callable[[int], None]) -> None:
+def at_each_step(run: Callable[[], object], between: Callable[[int], None]) -> None:
     """Runs code of the memtable, and calls before each of its instructions, where threads may be switched."""
     steps = iter(range(1 << 30))
 
@@ -335,7 +607,13 @@ def at_each_step(run: Callable[[], None], between: Callable[[int], None]) -> Non
         sys.settrace(before)
 
 
+SHORT = {"a run that goes on": {(1, 0)}, "a run that stops": {(1, 1)}, "shorter copies": {(2, 1), (3, 1)}}
+"""Which records of a history are too short for its run: id, and 0 if it was there before, else 1."""
+
 HISTORIES = {
+    "a run that goes on": ((0, 1, 2, 3, 5), [(1, 1), (4, 2)]),
+    "a run that stops": ((0,), [(1, 2), (3, 1)]),
+    "shorter copies": ((1, 2, 4), [(2, 3)]),
     "a new ledger": ((), [(0, 1)]),
     "a run that grows": ((0,), [(1, 1), (2, 3)]),
     "a gap that is closed": ((0, 2, 3, 5), [(1, 1)]),
@@ -346,15 +624,30 @@ HISTORIES = {
 }
 
 
+def record_in(history: str, entry_id: int, version: int) -> bytes:
+    is_short = (entry_id, version) in SHORT.get(history, ())
+    return record(1, entry_id, version)[: FRONT_SIZE - 1 if is_short else None]
+
+
+def table_before(history: str) -> Memtable:
+    table = Memtable(START)
+    for entry_id in HISTORIES[history][0]:
+        table.insert(1, entry_id, [record_in(history, entry_id, 0)])
+    return table
+
+
 @pytest.mark.parametrize("history", HISTORIES)
 def test_between_two_steps_of_the_writer_nothing_that_was_there_is_missing(history: str) -> None:
     before, inserts = HISTORIES[history]
-    table, promised, steps = table_of(*before), set(before), 0
+    table, promised, steps = table_before(history), set(before), 0
+    whole = [[record_in(history, entry_id, version) for version in (0, 1)] for entry_id in range(12)]
 
     def read(_: int) -> None:
         nonlocal steps
         steps += 1
         assert all(table.get(1, entry_id) for entry_id in promised)
+        # Whole ones only: a payload that is found before its front would be half of a record.
+        assert all(table.get(1, one) in (None, *copies) for one, copies in enumerate(whole))
         assert promised <= set(table.ids_from(1, 0, 99))
         assert table.ids_from(1, 0, 99) == sorted(set(table.ids_from(1, 0, 99)))
         last_id = table.last_id(1)
@@ -362,7 +655,7 @@ def test_between_two_steps_of_the_writer_nothing_that_was_there_is_missing(histo
         assert last_id is None or table.get(1, last_id)
 
     for first, count in inserts:
-        records = [record(1, entry_id, 1) for entry_id in range(first, first + count)]
+        records = [record_in(history, entry_id, 1) for entry_id in range(first, first + count)]
         at_each_step(partial(table.insert, 1, first, records), read)
         promised |= set(range(first, first + count))
         read(0)
@@ -374,13 +667,14 @@ def test_between_two_steps_of_the_writer_nothing_that_was_there_is_missing(histo
 @pytest.mark.parametrize("history", HISTORIES)
 def test_between_two_steps_of_a_reader_an_insert_takes_nothing_away(history: str) -> None:
     before, inserts = HISTORIES[history]
-    for step in steps_of_a_reader(table_of(*before), before):
-        table = table_of(*before)
+    for step in steps_of_a_reader(table_before(history), before):
+        table = table_before(history)
 
         def insert(now: int, step: int = step, table: Memtable = table) -> None:
             if now == step:
                 for first, count in inserts:
-                    table.insert(1, first, [record(1, one, 1) for one in range(first, first + count)])
+                    records = [record_in(history, one, 1) for one in range(first, first + count)]
+                    table.insert(1, first, records)
 
         at_each_step(partial(read_all, table, before), insert)
         inserted = {one for first, count in inserts for one in range(first, first + count)}
@@ -399,6 +693,68 @@ def steps_of_a_reader(table: Memtable, before: tuple[int, ...]) -> Iterator[int]
     steps: list[int] = []
     at_each_step(partial(read_all, table, before), steps.append)
     return iter(steps)
+
+
+def all_of(table: Memtable) -> tuple[object, ...]:
+    """What each of a reader's questions finds of ledger 1."""
+    gotten = tuple(table.get(1, entry_id) for entry_id in (2, 5, 6, 9))
+    walked = tuple(one for _, records in table.runs(1) for one in records)
+    return *gotten, table.ids_from(1, 0, 9), table.last_id(1), len(table), table.ledgers(), walked
+
+
+NOTHING: tuple[object, ...] = (None, None, None, None, [], None, 0, [], ())
+
+
+def test_between_two_steps_of_a_drop_all_of_the_ledger_is_there_or_nothing() -> None:
+    table = table_of(5, 6, 9, 2)
+    everything, seen = all_of(table), []
+    at_each_step(partial(table.drop, 1), lambda _: seen.append(all_of(table)))
+    count = seen.count(everything)
+    assert seen == [everything] * count + [NOTHING] * (len(seen) - count)
+    assert 0 < count < len(seen)
+
+
+def test_between_two_steps_of_a_reader_a_drop_breaks_nothing() -> None:
+    steps: list[int] = []
+    everything = all_of(table_of(5, 6, 9, 2))
+    at_each_step(partial(all_of, table_of(5, 6, 9, 2)), steps.append)
+    for step in steps:
+        table, found = table_of(5, 6, 9, 2), []
+
+        def drop(now: int, step: int = step, table: Memtable = table) -> None:
+            if now == step:
+                table.drop(1)
+
+        at_each_step(lambda: found.append(all_of(table)), drop)  # noqa: B023 - called at once
+        assert all(one in both for one, *both in zip(found[0], everything, NOTHING, strict=True))
+        assert all_of(table) == NOTHING
+
+
+def tables_with_an_older_copy() -> Tables:
+    young = Memtable(START)
+    young.insert(1, 1, [record(1, 1, 1)])
+    return Tables(young, table_of(0, 1))
+
+
+def test_between_two_steps_of_a_drop_no_older_copy_comes_to_light() -> None:
+    tables = tables_with_an_older_copy()
+    seen = []
+    at_each_step(partial(tables.drop, 1), lambda _: seen.append(tables.get(1, 1)))
+    assert set(seen) == {record(1, 1, 1), None}
+
+
+def test_between_two_steps_of_a_reader_a_drop_brings_no_older_copy_to_light() -> None:
+    steps: list[int] = []
+    at_each_step(partial(tables_with_an_older_copy().get, 1, 1), steps.append)
+    for step in steps:
+        tables, found = tables_with_an_older_copy(), []
+
+        def drop(now: int, step: int = step, tables: Tables = tables) -> None:
+            if now == step:
+                tables.drop(1)
+
+        at_each_step(lambda: found.append(tables.get(1, 1)), drop)  # noqa: B023 - called at once
+        assert found[0] in (record(1, 1, 1), None)
 
 
 @settings(max_examples=5)

@@ -16,14 +16,16 @@ from crc32c import crc32c
 
 from storage import filenames
 from storage.codec import index_state as state_codec
+from storage.codec import row as row_codec
 from storage.index import NoIndex
 from storage.index_state import IndexState
 from storage.outcome import Damaged, Flaw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from storage.files import Directory, WriteFile
+    from storage.row import LedgerRow
 
 _CHECKSUM_SIZE = 4
 _DRAFT = filenames.draft(filenames.INDEX)
@@ -37,6 +39,8 @@ class Content:
     state: IndexState = field(default_factory=IndexState)
     places: Mapping[int, dict[int, int]] = field(default_factory=dict)
     """For each ledger, ascending, the packed location of each entry, ascending."""
+    rows: Mapping[int, LedgerRow] = field(default_factory=dict)
+    """What is known of each ledger, ascending."""
 
 
 class FileIndexPlace:
@@ -149,6 +153,9 @@ class FileIndex:
     def ledgers(self) -> Iterator[int]:
         return iter(self.content.places)
 
+    def rows(self) -> Iterator[LedgerRow]:
+        return iter(self.content.rows.values())
+
     def change(self) -> FileChange:
         return FileChange(self)
 
@@ -171,6 +178,8 @@ class FileChange:
     def __init__(self, changed: FileIndex | FileDraft) -> None:
         self._changed = changed
         self._put: dict[int, dict[int, int]] = {}
+        self._rows: dict[int, LedgerRow] = {}
+        self._removed: set[int] = set()
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], locations: Sequence[int]) -> None:
         assert ledger_id >= 0
@@ -181,14 +190,22 @@ class FileChange:
             entries = self._put.setdefault(ledger_id, {})
             entries.update(zip(entry_ids, locations, strict=True))
 
-    def commit(self, state: IndexState) -> None:
-        before = self._changed.content.places
+    def put_rows(self, rows: Iterable[LedgerRow]) -> None:
+        self._rows |= {row.ledger_id: row for row in rows}
+
+    def remove(self, ledger_ids: Iterable[int]) -> None:
+        self._removed |= set(ledger_ids)
+
+    def commit(self, state: IndexState | None) -> None:
+        content = self._changed.content
+        before = {one: entries for one, entries in content.places.items() if one not in self._removed}
         after = {
             ledger_id: {**before.get(ledger_id, {}), **self._put.get(ledger_id, {})}
             for ledger_id in sorted({*before, *self._put})
         }
         places = {ledger_id: dict(sorted(entries.items())) for ledger_id, entries in after.items()}
-        self._changed.commit(Content(state, places))
+        rows = dict(sorted({**content.rows, **self._rows}.items()))
+        self._changed.commit(Content(content.state if state is None else state, places, rows))
 
     def __enter__(self) -> Self:
         return self
@@ -203,7 +220,8 @@ def encode(content: Content) -> bytes:
         (ledger_id, list(chain.from_iterable(entries.items())))
         for ledger_id, entries in content.places.items()
     ]
-    body: bytes = msgpack.packb((state_codec.encode(content.state), places))
+    rows = [row_codec.encode(row) for row in content.rows.values()]
+    body: bytes = msgpack.packb((state_codec.encode(content.state), places, rows))
     return body + crc32c(body).to_bytes(_CHECKSUM_SIZE, "big")
 
 
@@ -211,10 +229,15 @@ def decode(data: bytes) -> Content | Damaged:
     body, checksum = data[:-_CHECKSUM_SIZE], data[-_CHECKSUM_SIZE:]
     if not body or crc32c(body).to_bytes(_CHECKSUM_SIZE, "big") != checksum:
         return Damaged(0, Flaw.CHECKSUM)
-    encoded, stored = msgpack.unpackb(body)
+    encoded, stored, encoded_rows = msgpack.unpackb(body)
     state = state_codec.decode(encoded)
     if isinstance(state, Damaged):
         return state
-    return Content(
-        state, {ledger_id: dict(zip(flat[::2], flat[1::2], strict=True)) for ledger_id, flat in stored}
-    )
+    rows = {}
+    for one in encoded_rows:
+        row = row_codec.decode(one)
+        if isinstance(row, Damaged):
+            return row
+        rows[row.ledger_id] = row
+    places = {ledger_id: dict(zip(flat[::2], flat[1::2], strict=True)) for ledger_id, flat in stored}
+    return Content(state, places, rows)

@@ -10,6 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fact_promises import Fact, FactPromises
+
 from storage.entry import NO_ENTRY, Entry
 from storage.errors import NoSuchEntry
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 Ids = tuple[int, int]
 
+PASSWORDS = {20: b"twenty", 21: b"twenty-one"}
+"""Of the ledgers that have one, whoever makes them."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -29,13 +34,18 @@ class Seen:
     entries: Mapping[Ids, Entry]
     ends: Mapping[int, tuple[int | None, int]]
     """Last entry id and last add confirmed of each ledger."""
+    facts: Mapping[int, Fact] = field(default_factory=dict)
+
+    def shows(self, ledger_id: int) -> bool:
+        """Whether there is anything of the ledger."""
+        return ledger_id in self.ends or any(ids[0] == ledger_id for ids in self.entries)
 
 
 def look(store: Store) -> Seen:
     """Every entry, read in a row and each by itself; what the two disagree about is an `AssertionError`."""
     seen = glance(store)
     for (ledger_id, entry_id), entry in seen.entries.items():
-        assert store.ledger(ledger_id).read(entry_id) == entry, "a scan shows another entry than a read"
+        assert ledger_of(store, ledger_id).read(entry_id) == entry, "a scan shows another entry than a read"
     return seen
 
 
@@ -43,13 +53,20 @@ def glance(store: Store) -> Seen:
     """Every entry, read in a row."""
     entries: dict[Ids, Entry] = {}
     ends: dict[int, tuple[int | None, int]] = {}
+    facts = {}
     for ledger_id in store.ledgers():
-        ledger = store.ledger(ledger_id)
+        ledger = ledger_of(store, ledger_id)
         last = ledger.last_entry_id
         ends[ledger_id] = last, ledger.last_add_confirmed
+        facts[ledger_id] = Fact(ledger.is_fenced, ledger.explicit_lac, ledger.digest_type)
         for entry in _entries(ledger, NO_ENTRY if last is None else last):
             entries[ledger_id, entry.entry_id] = entry
-    return Seen(entries, ends)
+    return Seen(entries, ends, facts)
+
+
+def ledger_of(store: Store, ledger_id: int) -> Ledger:
+    """The ledger with its password."""
+    return store.ledger(ledger_id, password=PASSWORDS.get(ledger_id, b""))
 
 
 def _entries(ledger: Ledger, last: int) -> Iterator[Entry]:
@@ -86,6 +103,9 @@ class Promises:
     """Those of them of which all must be there, or nothing."""
     _ends: dict[int, tuple[int, int]] = field(default_factory=dict)
     _next: int = 0
+    facts: FactPromises = field(default_factory=FactPromises)
+    going: set[int] = field(default_factory=set)
+    """Ledgers of which a delete was asked for: they may be there, or be gone with all they had."""
 
     def copy(self) -> Promises:
         """The same promises, to be changed apart."""
@@ -96,6 +116,8 @@ class Promises:
             set(self._whole),
             dict(self._ends),
             self._next,
+            self.facts.copy(),
+            set(self.going),
         )
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────
@@ -126,6 +148,17 @@ class Promises:
             else:
                 self._forget(ids, run)
 
+    def erase(self, ledger_id: int) -> None:
+        """The ledger was deleted: nothing of it is there any more, whatever was answered."""
+        self._copies = {ids: copies for ids, copies in self._copies.items() if ids[0] != ledger_id}
+        self._answered = {ids: run for ids, run in self._answered.items() if ids[0] != ledger_id}
+        gone = {run for run, many in self._open.items() if many and many[0][0] == ledger_id}
+        self._open = {run: many for run, many in self._open.items() if run not in gone}
+        self._whole -= gone
+        self._ends.pop(ledger_id, None)
+        self.facts.erase(ledger_id)
+        self.going.discard(ledger_id)
+
     def _forget(self, ids: Ids, run: int) -> None:
         copies = tuple(copy for copy in self._copies[ids] if copy.run != run)
         if copies:
@@ -140,6 +173,7 @@ class Promises:
             if copy is not None:
                 self._answered[ids] = max(copy.run, self._answered.get(ids, copy.run))
         self._raise_ends(seen)
+        self.facts.keep(seen.facts)
 
     def settle(self, seen: Seen) -> None:
         """An opening has shown this: it stays, and what it has not shown is gone."""
@@ -147,7 +181,10 @@ class Promises:
         self._copies = {ids: (copy,) for ids, copy in shown.items() if copy is not None}
         self._answered = {ids: copy.run for ids, (copy,) in self._copies.items()}
         self._open, self._whole = {}, set()
+        self._ends = {one: end for one, end in self._ends.items() if one not in self.going}
         self._raise_ends(seen)
+        self.facts.settle(seen.facts)
+        self.going = set()
 
     def _raise_ends(self, seen: Seen) -> None:
         for ledger_id, (last, confirmed) in seen.ends.items():
@@ -176,7 +213,14 @@ class Promises:
 
     def violations(self, seen: Seen) -> list[str]:
         """Everything that is wrong with what a store shows after an opening; a line for each."""
+        gone = {ledger_id for ledger_id in self.going if not seen.shows(ledger_id)}
+        if gone:
+            without = self.copy()
+            for ledger_id in gone:
+                without.erase(ledger_id)
+            return without.violations(seen)
         return [
+            *self.facts.violations(seen.facts),
             *self._lost(seen),
             *self._made_up(seen.entries),
             *self._halves(seen),
@@ -224,13 +268,13 @@ class Promises:
             last_ids[ledger_id] = max(last_ids[ledger_id], entry_id)
         for ledger_id, (last, confirmed) in self._ends.items():
             found_last, found_confirmed = seen.ends.get(ledger_id, (None, NO_ENTRY))
-            if found_last is None or found_last < last:
+            if (NO_ENTRY if found_last is None else found_last) < last:
                 yield f"the last entry id of ledger {ledger_id} was {last} and is {found_last}"
             if found_confirmed < confirmed:
                 yield f"the last add confirmed of ledger {ledger_id} was {confirmed} and is {found_confirmed}"
         for ledger_id, (found, _) in seen.ends.items():
             last = last_ids[ledger_id]
-            if found != last:
+            if (NO_ENTRY if found is None else found) != last:
                 yield f"the last entry id of ledger {ledger_id} is {found}, its last entry {last}"
 
 

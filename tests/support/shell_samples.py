@@ -121,7 +121,7 @@ def store(root: Path) -> Path:
     (journals / f"{JOURNAL_ID:x}.txn").write_bytes(data)
     (ledgers / "0.log").write_bytes(sealed_log([*ledger(1, 3), *ledger(2, 2)]))
     (ledgers / "1.log").write_bytes(b"")
-    trailer = mark.Trailer(5, JOURNAL_ID, LogPosition(0, 1500), 4096)
+    trailer = mark.Trailer(5, JOURNAL_ID, LogPosition(0, 1500), 4)
     position = mark.Mark(JournalPosition(JOURNAL_ID, 512), trailer)
     (ledgers / "lastMark").write_bytes(mark.encode(position))
     return root

@@ -7,7 +7,7 @@ is done, for nobody could do it meanwhile.
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from file_index import FileIndexPlace
-from promises import Promises, look
+from promises import PASSWORDS, Promises, look
 
 from recovery.crashlab import (
     FailedSync,
@@ -35,31 +35,36 @@ from recovery.founding import Layout
 from recovery.opening import Opening, Surroundings
 from storage.codec import entry as entry_codec
 from storage.codec import record as record_codec
-from storage.codec.digest import digester
+from storage.codec.digest import Digester
+from storage.codec.digest import digester as digester_of
 from storage.config import StoreConfig
 from storage.entry import DigestType, Entry
-from storage.errors import DiskFull, StoreError, StoreFailed
+from storage.errors import DiskFull, LedgerFenced, StoreError, StoreFailed
+from storage.ledger import access_of
 from storage.outcome import Damaged
+from storage.warden import confirmation_of, deletion_of, fence_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
     from promises import Seen
 
     from recovery.crashlab import Fate, Fault
-    from storage.grouping import Load
+    from storage.access import Access
+    from storage.grouping import Load, Statement
     from storage.store import Store
     from storage.tail import Run, Tail
     from storage.turnstile import Turn
     from storage.worker import Pause, Worker
 
 STORE_ID = "00112233445566778899aabbccddeeff"
-LEDGERS = (1, 2, 3, 7, 1 << 40)
+DELETED = (7, 20, 21)
+"""The ledgers that are fenced and deleted, and made again, each time perhaps with another digest."""
+
+LEDGERS = (1, 2, 3, *DELETED, 1 << 40)
 REPLICA = 9
 """The ledger whose entries come with ids of their own."""
-
-_CRC32C = digester(DigestType.CRC32C)
 
 
 class Broken(AssertionError):
@@ -168,12 +173,28 @@ class Trouble(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A run on its way."""
+class _Said:
+    """Something about a ledger on its way."""
 
-    run: int
+    is_durable: Callable[[], bool]
+    answer: Callable[[], None]
+    refuse: Callable[[], None] = lambda: None
+
+    def hear(self, error: BaseException | None) -> None:
+        if error is None or self.is_durable():
+            self.answer()
+        elif isinstance(error, DiskFull):
+            self.refuse()
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A run on its way, or something else."""
+
     turn: Turn[Load]
+    run: int = -1
     future: Future[int] | None = None
+    said: _Said | None = None
 
 
 @dataclass(slots=True)
@@ -248,6 +269,9 @@ class World:
             (self._append, 30),
             (self._submit, 6),
             (self._place, 8),
+            (self._fence, 2),
+            (self._confirm, 3),
+            (self._delete, 2),
             (self._request_checkpoint, 2),
             (self._look, 2),
             (self._kill, 1),
@@ -292,7 +316,7 @@ class World:
     def _append(self) -> None:
         payloads = [self._payload() for _ in range(self._dice.choice([1, 1, 1, 2, 3, 6]))]
         ledger_id = self._dice.choice(LEDGERS)
-        self._enter(ledger_id, lambda tail: tail.append(payloads))
+        self._enter(ledger_id, lambda tail, access: tail.append(payloads, access))
 
     def _place(self) -> None:
         last = self.promises.last(REPLICA)
@@ -300,29 +324,112 @@ class World:
         payload = self._payload()
         # A writer's own: what it confirms grows with the ids, also where they come in another order.
         entry = Entry(REPLICA, max(0, entry_id), max(0, entry_id) - 1, 1000 + max(0, entry_id), payload)
-        self._enter(REPLICA, lambda tail: tail.place(entry))
+        self._enter(REPLICA, lambda tail, access: tail.place(entry, access))
 
-    def _enter(self, ledger_id: int, make: Callable[[Tail], Run]) -> None:
-        committer = self._store._committer
-        with suppress(StoreFailed, DiskFull):
+    def _enter(self, ledger_id: int, make: Callable[[Tail, Access], Run]) -> None:
+        committer, access = self._store._committer, self._access(ledger_id)
+        with self._refusals(ledger_id):
             tail = self._store._parts.tails.of(ledger_id)
-            entered = committer.enter(tail, make)
+            entered = committer.enter(tail, access, lambda tail: make(tail, access))
             if entered is not None:
                 run, turn = entered
-                self._waiting.append(_Waiting(self._invoke(run), turn))
+                self._waiting.append(_Waiting(turn, self._invoke(run)))
 
     def _submit(self) -> None:
-        committer = self._store._committer
-        with suppress(StoreFailed, DiskFull):
-            tail = self._store._parts.tails.of(self._dice.choice(LEDGERS))
+        committer, ledger_id = self._store._committer, self._dice.choice(LEDGERS)
+        access = self._access(ledger_id)
+        with self._refusals(ledger_id):
+            tail = self._store._parts.tails.of(ledger_id)
             turn = committer.turnstile.open
-            put = committer._put(tail, self._payload())
+            put = committer.put(tail, access, lambda tail: tail.append((self._payload(),), access))
             if put is not None:
-                self._waiting.append(_Waiting(self._invoke(turn.load.runs[-1]), turn, put[0]))
+                self._waiting.append(_Waiting(turn, self._invoke(turn.load.runs[-1]), put[0]))
                 self._store._flushing.notice()
 
+    def _access(self, ledger_id: int) -> Access:
+        """What the ledger is made with, or added to: of a new one the dice decide about the digest."""
+        digest_type = None
+        if ledger_id in DELETED and not self._store._parts.tails.of(ledger_id).is_claimed:
+            digest_type = self._dice.choice(list(DigestType))
+        return access_of(PASSWORDS.get(ledger_id, b""), digest_type)
+
+    @contextmanager
+    def _refusals(self, ledger_id: int) -> Iterator[None]:
+        """What a caller may be told; what it must be told is checked."""
+        known = self.promises.facts.of(ledger_id)
+        try:
+            yield
+        except (StoreFailed, DiskFull):
+            return
+        except LedgerFenced as error:
+            if not known.fence_asked:
+                raise self._broken(f"nobody has fenced ledger {ledger_id}") from error
+            return
+
+    # ── what is said of ledgers ───────────────────────────────────────────────────────────────────────
+
+    def _fence(self) -> None:
+        ledger_id = self._dice.choice(DELETED)
+        access = self._access(ledger_id)
+        self._state(
+            ledger_id,
+            lambda tail: fence_of(tail, access),
+            self.promises.facts.fence,
+            lambda: self.promises.facts.fenced(ledger_id),
+        )
+
+    def _confirm(self) -> None:
+        ledger_id = self._dice.choice([*DELETED, *LEDGERS])
+        access, number = self._access(ledger_id), self._dice.randint(0, 40)
+        tail = self._store._parts.tails.of(ledger_id)
+        digest_type = tail.facts.digest_type if tail.is_claimed else access.digest_type
+        digester = Digester(digest_type or DigestType.CRC32C, access.mac_key)
+        packet = entry_codec.encode_lac(ledger_id, number, digester)
+        self._state(
+            ledger_id,
+            lambda tail: confirmation_of(tail, access, packet),
+            lambda one: self.promises.facts.confirm(one, number),
+            lambda: self.promises.facts.confirmed(ledger_id, number),
+        )
+
+    def _state(
+        self,
+        ledger_id: int,
+        make: Callable[[Tail], Statement | None],
+        ask: Callable[[int], None],
+        answer: Callable[[], None],
+    ) -> None:
+        tail = self._store._parts.tails.of(ledger_id)
+        with self._refusals(ledger_id):
+            entered = self._store._committer.enter_statement(tail, lambda: make(tail))
+            if entered is not None and entered[0] is not None:
+                statement, turn = entered
+                self.promises.facts.made(ledger_id, tail.facts.digest_type)
+                ask(ledger_id)
+                self._waiting.append(_Waiting(turn, said=_Said(lambda: statement.is_durable, answer)))
+
+    def _delete(self) -> None:
+        ledger_id = self._dice.choice(DELETED)
+        tail, access = self._store._parts.tails.of(ledger_id), self._access(ledger_id)
+        with self._refusals(ledger_id):
+            entered = self._store._committer.enter_deletion(tail, lambda: deletion_of(tail, access))
+            if entered is not None and entered[0] is not None:
+                deletion, turn = entered
+                self.promises.going.add(ledger_id)
+                said = _Said(
+                    lambda: deletion.is_done,
+                    lambda: self.promises.erase(ledger_id),
+                    lambda: self.promises.going.discard(ledger_id),
+                )
+                self._waiting.append(_Waiting(turn, said=said))
+
     def _invoke(self, run: Run) -> int:
-        entries = [_decoded(record) for record in run.records]
+        ledger_id, digest_type = run.tail.ledger_id, run.tail.facts.digest_type
+        if self.promises.facts.of(ledger_id).fence_answered:
+            raise self._broken(f"an add to ledger {ledger_id} has passed its fence")
+        self.promises.facts.made(ledger_id, digest_type)
+        digester = digester_of(digest_type or DigestType.CRC32C, PASSWORDS.get(ledger_id, b""))
+        entries = [_decoded(record, digester) for record in run.records]
         if entries[0].ledger_id != REPLICA:
             self._check_continues(entries)
         limit = self.shape.config.group_size_max
@@ -374,7 +481,9 @@ class World:
         for one in [one for one in self._waiting if self._is_over(one)]:
             self._waiting.remove(one)
             error = one.turn.load.refused or one.turn.error or _told(one.future)
-            if error is None:
+            if one.said is not None:
+                one.said.hear(error)
+            elif error is None:
                 self.promises.acknowledge(one.run)
             elif isinstance(error, DiskFull):
                 self._is_refused(one.run)
@@ -531,8 +640,8 @@ def _told(future: Future[int] | None) -> BaseException | None:
     return future.exception() if future is not None and future.done() else None
 
 
-def _decoded(record: bytes) -> Entry:
-    entry = entry_codec.decode(record_codec.entry_bytes(record), _CRC32C)
+def _decoded(record: bytes, digester: Digester) -> Entry:
+    entry = entry_codec.decode(record_codec.entry_bytes(record), digester)
     assert not isinstance(entry, Damaged)
     return entry
 

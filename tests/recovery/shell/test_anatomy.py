@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OFFSET = 4096
 
-TRAILER = mark.Trailer(3, 9, LogPosition(2, 5000), 8192)
+TRAILER = mark.Trailer(3, 9, LogPosition(2, 5000), 6)
 SEAL = seal.Seal(5, 77, 3, OFFSET, JournalPosition(5, 512), 0)
 GROUP = rows.encode_group([row.encode(LedgerRow(5, 1)), row.encode(LedgerRow(6, 1))], 0, OFFSET, 0)
 
@@ -119,7 +119,7 @@ def test_a_seal_s_fields_have_their_values() -> None:
 
 def test_a_mark_s_fields_have_their_values() -> None:
     found = values("mark")
-    assert (found["journal"], found["offset"], found["newest log"], found["rows end"]) == (9, 512, 2, 8192)
+    assert (found["journal"], found["offset"], found["newest log"], found["rows sequence"]) == (9, 512, 2, 6)
 
 
 def test_a_log_header_s_fields_have_their_values() -> None:

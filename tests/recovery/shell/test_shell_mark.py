@@ -30,8 +30,8 @@ def test_a_mark_is_found_from_the_root_its_directory_and_its_file(root: Path) ->
 
 def test_our_trailer_is_told(root: Path) -> None:
     [row] = rows("mark", root)
-    trailer = (row["generation"], row["newest_journal"], row["log"], row["log_end"], row["rows_end"])
-    assert trailer == (5, f"{JOURNAL_ID:x}", "0", 1500, 4096)
+    trailer = (row["generation"], row["newest_journal"], row["log"], row["log_end"], row["rows_sequence"])
+    assert trailer == (5, f"{JOURNAL_ID:x}", "0", 1500, 4)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from storage.codec import entry as entry_codec
 from storage.codec import entrylog as log_codec
 from storage.codec import journal as journal_codec
 from storage.codec import mark as mark_codec
+from storage.codec import record as record_codec
 from storage.codec.digest import digester, mac_key, master_key
 from storage.codec.survey import EntryVerifier
 from storage.entry import DigestType, Entry
@@ -44,6 +45,15 @@ def test_an_entry_of_each_digest_type(digest_type: DigestType) -> None:
     vector = listed(f"entry L1 E0 LAC-1 length5 'hello' {digest_type.name}  ")
     assert entry_codec.encode(HELLO, digester(digest_type, PASSWORD)) == vector
     assert entry_codec.decode(vector, digester(digest_type, PASSWORD)) == HELLO
+
+
+@pytest.mark.parametrize("digest_type", DigestType)
+def test_a_record_in_two_parts_of_each_digest_type(digest_type: DigestType) -> None:
+    vector = listed(f"entry L1 E0 LAC-1 length5 'hello' {digest_type.name}  ")
+    protect = digester(digest_type, PASSWORD)
+    (front,) = record_codec.encode_fronts_with(protect, 1, 0, -1, 0, [b"hello"])
+    assert front == record_codec.encode_front_with(protect, 1, 0, -1, 5, b"hello")
+    assert front + b"hello" == len(vector).to_bytes(4, "big") + vector
 
 
 @pytest.mark.parametrize("digest_type", DigestType)

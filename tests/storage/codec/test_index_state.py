@@ -22,10 +22,11 @@ STATES = st.builds(
     mark=st.builds(JournalPosition, IDS, IDS),
     last_log=st.none() | LOGS,
     log_ends=st.dictionaries(LOGS, IDS, max_size=6),
-    rows_end=IDS,
+    rows_sequence=IDS,
+    is_whole=st.booleans(),
 )
-STATE = IndexState(7, JournalPosition(3, 8192), 1, {0: 4096, 1: 70_000}, 12_288)
-GOOD = [1, 7, 3, 8192, 1, [0, 4096, 1, 70_000], 12_288]
+STATE = IndexState(7, JournalPosition(3, 8192), 1, {0: 4096, 1: 70_000}, 12, is_whole=False)
+GOOD = [1, 7, 3, 8192, 1, [0, 4096, 1, 70_000], 12, False]
 
 
 def signed(value: object) -> bytes:
@@ -40,7 +41,7 @@ def test_a_state_reads_back(state: IndexState) -> None:
 
 def test_the_array_that_a_state_is() -> None:
     assert codec.encode(STATE) == signed(GOOD)
-    assert codec.encode(IndexState()) == signed([1, 0, START.journal_id, START.offset, None, [], 0])
+    assert codec.encode(IndexState()) == signed([1, 0, START.journal_id, START.offset, None, [], 0, True])
 
 
 def test_the_order_in_which_logs_were_noted_does_not_show() -> None:
@@ -65,6 +66,7 @@ WRONG_FIELDS = [
     *((5, wrong) for wrong in ENDS),
     *((5, [wrong, 0]) for wrong in (-1, 2**31, None, True)),
     *((5, [0, wrong]) for wrong in NUMBERS),
+    *((7, wrong) for wrong in (0, 1, None, "x")),
 ]
 
 
@@ -81,7 +83,7 @@ NO_STATES = [
     ([0, *GOOD[1:]], Flaw.BAD_VERSION),
     ([True, *GOOD[1:]], Flaw.BAD_FIELD),
     ([None], Flaw.BAD_FIELD),
-    (GOOD[:6], Flaw.BAD_FIELD),
+    (GOOD[:7], Flaw.BAD_FIELD),
     ([*GOOD, 1], Flaw.BAD_FIELD),
     ([], Flaw.BAD_FIELD),
     (7, Flaw.BAD_FIELD),

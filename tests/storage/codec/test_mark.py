@@ -22,10 +22,10 @@ MARKS = st.builds(
         generation=st.integers(0, 2**64 - 1),
         newest_journal=IDS,
         log_end=st.none() | st.builds(LogPosition, st.integers(0, 2**31 - 1), IDS),
-        rows_end=IDS,
+        rows_sequence=IDS,
     ),
 )
-OURS = Mark(JournalPosition(7, 8192), Trailer(3, 9, LogPosition(2, 40960), 4096))
+OURS = Mark(JournalPosition(7, 8192), Trailer(3, 9, LogPosition(2, 40960), 5))
 
 
 @given(MARKS)

@@ -1,0 +1,128 @@
+"""The journals' records on their way into the table: entries, and what is said of ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from storage.codec import journal as journal_codec
+from storage.errors import DiskFull
+from storage.memtable import Memtable, Tables
+from storage.report import ReplayProgress
+from storage.warden import confirmed_by, last_add_confirmed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from recovery.replay import Replay, Replayed
+    from storage.codec.journal import Record
+    from storage.journal_records import RecordBatch
+    from storage.parts import Parts
+    from storage.position import JournalPosition
+    from storage.row import LedgerRow
+
+
+class Replaying:
+    """Fills the table with what the journals hold, and checkpoints it whenever it is full."""
+
+    def __init__(self, replay: Replay, parts: Parts, progress: Callable[[ReplayProgress], None]) -> None:
+        self.records = 0
+        self.size = 0
+        self.carried: list[bytes] = []
+        """Records that nothing proved durable."""
+        self._replay = replay
+        self._parts = parts
+        self._progress = progress
+        self._foreign_end = replay.foreign_end
+
+    def run(self) -> None:
+        total = self._replay.size
+        for replayed in self._replay.batches():
+            self._take(replayed)
+            self._progress(ReplayProgress(min(self.size, total), total, self.records))
+        # Behind the last record there may be empty groups: they are passed over too.
+        active = self._parts.slot.tables.active
+        active.covers_until = max(active.covers_until, self._replay.durable_up_to)
+        if self._foreign_end is not None:
+            self._pass_by(self._foreign_end)
+
+    def _take(self, replayed: Replayed) -> None:
+        batch = replayed.batch
+        table = self._parts.slot.tables.active
+        for ledger_id, first_id, records in batch.runs():
+            table.insert(ledger_id, first_id, records)
+        for _, record in batch.special:
+            self._hear(record, table)
+        self.records += len(batch.records)
+        self.size += sum(map(len, batch.records))
+        if not replayed.is_proven:
+            self._carry(batch)
+        elif batch.ends_group:
+            # Only at the end of a group can a later replay begin; only what is proven may it pass over.
+            table.covers_until = replayed.end
+        # Of a group that nothing proves, all of it or nothing: until it is written again a power cut may
+        # take the journal's copy, and what was checkpointed would be half of what was added at once.
+        is_whole = replayed.is_proven or batch.ends_group or self._foreign_end is not None
+        if is_whole and table.size >= self._parts.config.memtable_size_max:
+            self._checkpoint()
+
+    def _carry(self, batch: RecordBatch) -> None:
+        # Behind a bookie's journal nothing of ours may stand that it does not end before: all of it goes
+        # into the entry logs instead, and the mark behind it.
+        if self._foreign_end is None:
+            self.carried += batch.records
+            said = (record for _, record in batch.special)
+            self.carried += [encoded for record in said if (encoded := _encoded(record)) is not None]
+
+    def _hear(self, record: Record, table: Memtable) -> None:
+        revise = _revision(record)
+        if revise is not None:
+            self._parts.registry.settle(record.ledger_id, revise, table)
+
+    def _pass_by(self, foreign_end: JournalPosition) -> None:
+        """A first seal of ours must not name a bookie's journal: the mark goes behind it before."""
+        active = self._parts.slot.tables.active
+        active.covers_until = max(active.covers_until, foreign_end)
+        self._parts.committer.pass_by(foreign_end)
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        tables = self._parts.slot.tables
+        self._parts.slot.tables = Tables(Memtable(tables.active.covers_until), tables.active)
+        self._parts.checkpointer.finish()
+        check_finished(self._parts)
+
+
+def check_finished(parts: Parts) -> None:
+    """Raises why a checkpoint was not made."""
+    if parts.latch.failure is not None:
+        raise parts.latch.failure
+    if parts.slot.tables.frozen is not None:
+        raise DiskFull(parts.path)
+
+
+def _encoded(record: Record) -> bytes | None:
+    """The record as it is written again; `None` for a key: each journal gets those it needs in front."""
+    match record:
+        case journal_codec.Fence(ledger_id):
+            return journal_codec.encode_fence(ledger_id)
+        case journal_codec.ExplicitLac(ledger_id, packet):
+            return journal_codec.encode_explicit_lac(ledger_id, packet)
+    return None
+
+
+def _revision(record: Record) -> Callable[[LedgerRow], LedgerRow] | None:
+    """What a record makes of what is known of its ledger."""
+    match record:
+        case journal_codec.LedgerKey(_, key):
+            return lambda row: replace(row, master_key=key)
+        case journal_codec.Fence():
+            return lambda row: replace(row, fenced=True)
+        case journal_codec.ExplicitLac(_, packet):
+            return lambda row: _confirmed(row, packet)
+    return None
+
+
+def _confirmed(row: LedgerRow, packet: bytes) -> LedgerRow:
+    said = last_add_confirmed(packet)
+    return replace(row, explicit_lac=packet) if said > confirmed_by(row) else row

@@ -1,0 +1,63 @@
+package interop;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.netty.buffer.ByteBuf;
+import java.io.IOException;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.bookkeeper.bookie.DefaultEntryLogger;
+import org.apache.bookkeeper.bookie.LedgersMaps;
+import org.apache.bookkeeper.bookie.storage.EntryLogScanner;
+import org.apache.bookkeeper.conf.ServerConfiguration;
+
+/** What a bookie's entry logger shows of every log of a directory: by scan, and by the log's own map. */
+final class LogScan {
+    private LogScan() {
+    }
+
+    static ObjectNode of(String root) throws IOException {
+        ServerConfiguration conf = Bookies.configure(root);
+        DefaultEntryLogger logs = new DefaultEntryLogger(conf, Bookies.ledgerDirectories(conf));
+        ObjectNode answer = Main.JSON.createObjectNode();
+        ArrayNode found = answer.putArray("logs");
+        try {
+            for (long id : logs.getEntryLogsSet()) {
+                scan(logs, id, found.addObject().put("log", id));
+            }
+        } finally {
+            logs.close();
+        }
+        return answer;
+    }
+
+    /** `entries`: offset of the length word, ledger, entry id, size, SHA-256 of the entry's bytes. */
+    private static void scan(DefaultEntryLogger logs, long id, ObjectNode found) {
+        ArrayNode entries = found.putArray("entries");
+        Map<Long, Long> counted = new TreeMap<>();
+        try {
+            logs.scanEntryLog(id, new EntryLogScanner() {
+                @Override
+                public boolean accept(long ledgerId) {
+                    return ledgerId >= 0;
+                }
+
+                @Override
+                public void process(long ledgerId, long offset, ByteBuf entry) {
+                    byte[] bytes = Bytes.of(entry);
+                    counted.merge(ledgerId, 4L + bytes.length, Long::sum);
+                    entries.addArray().add(offset).add(ledgerId).add(entry.getLong(8)).add(bytes.length)
+                            .add(Bytes.sha256(bytes));
+                }
+            });
+        } catch (IOException | RuntimeException problem) {
+            found.put("problem", problem.toString());
+        }
+        found.set("counted", Main.JSON.valueToTree(counted));
+        try {
+            found.set("map", Main.JSON.valueToTree(LedgersMaps.read(logs, id)));
+        } catch (IOException | RuntimeException problem) {
+            found.put("no_map", problem.toString());
+        }
+    }
+}
