@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recovery.journal_facts import gather
-from recovery.lineage import header_finding, in_order, origin_of, read_header
+from recovery.lineage import header_finding, in_order, noted_ends, origin_of, read_header
 from recovery.merging import Merging
 from recovery.meter import Meter, nowhere
 from recovery.past import load_past
@@ -194,26 +194,16 @@ def _declared(rows: Mapping[int, LedgerRow]) -> dict[int, Digester]:
 
 
 def _extents(
-    headers: Mapping[int, FoundHeader], order: Sequence[int], known_ends: Mapping[int, int]
+    headers: Mapping[int, FoundHeader], order: Sequence[int], indexed_ends: Mapping[int, int]
 ) -> Iterator[Extent]:
-    """All logs. Of ours the end counts that the next one has noted; of others all that is sound."""
-    noted: dict[int, int] = {}
-    for header in headers.values():
-        origin = origin_of(header)
-        if origin is not None and origin.previous is not None:
-            log_id, end = origin.previous.log_id, origin.previous.offset
-            noted[log_id] = max(end, noted.get(log_id, 0))
+    """All logs, each up to the end that another notes, or else as far as it is sound."""
+    noted = noted_ends(headers)
     for log_id in order:
-        is_ours = origin_of(headers[log_id]) is not None
-        limit = _behind_header(noted.get(log_id)) if is_ours else None
-        # What the index knows is no limit: it may be an older copy that somebody has brought back.
-        known = _behind_header(known_ends.get(log_id)) if is_ours else None
+        # What our index knows is no limit: it may be an older copy that somebody has brought back.
+        indexed = indexed_ends.get(log_id, 0)
+        known = indexed if indexed > codec.HEADER_SIZE else None
+        limit = noted.get(log_id)
         yield Extent(log_id, limit, limit or known, gives_way=True)
-
-
-def _behind_header(end: int | None) -> int | None:
-    """The end of a log that was more than read."""
-    return end if end is not None and end > codec.HEADER_SIZE else None
 
 
 def _learn(reader: EntryLogReader) -> None:

@@ -22,6 +22,7 @@ from storage.outcome import Damaged, Flaw
 from storage.report import IndexFound
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import ExitStack
 
     from recovery.founding import Layout
@@ -55,7 +56,7 @@ def lay(layout: Layout, place: IndexPlace, store_id: bytes, held: ExitStack) -> 
         return _rebuilt(layout, place, mark, store_id, index, held)
     held.callback(index.close)
     state = index.state()
-    if mark is not None and not _may_be_of(mark, state):
+    if mark is not None and not may_be_of(mark, state):
         index.close()
         return _rebuilt(layout, place, mark, store_id, NoIndex(), held)
     try:
@@ -69,7 +70,7 @@ def lay(layout: Layout, place: IndexPlace, store_id: bytes, held: ExitStack) -> 
         return _adopted(layout, place, held)
     check_logs(layout.ledgers, state)
     rows = _agreed(layout, index, indexed, max(_rows_sequence(mark), state.rows_sequence), held)
-    if mark is not None and _generation(mark) == state.generation:
+    if mark is not None and generation(mark) == state.generation:
         return Foundation(index, IndexFound.GOOD, mark, rows)
     # A checkpoint ended between its last two steps, or the mark is damaged: the index says the same.
     return Foundation(index, IndexFound.AHEAD, _mark_from(layout, index, newest_named(mark)), rows)
@@ -133,13 +134,14 @@ def _agreed(
     differing = [row for ledger_id, row in latest.items() if indexed.get(ledger_id) != row]
     if differing:
         with index.change() as change:
-            change.remove(row.ledger_id for row in differing if _is_deleted_since(row, indexed))
+            change.remove(row.ledger_id for row in differing if is_deleted_since(row, indexed))
             change.put_rows(differing)
             change.commit(None)
     return rows
 
 
-def _is_deleted_since(row: LedgerRow, indexed: dict[int, LedgerRow]) -> bool:
+def is_deleted_since(row: LedgerRow, indexed: Mapping[int, LedgerRow]) -> bool:
+    """Whether the row tells of a delete that these do not know."""
     known = indexed.get(row.ledger_id)
     return row.tombstone is not None and (
         known is None or known.tombstone is None or known.tombstone.journal != row.tombstone.journal
@@ -168,16 +170,17 @@ def newest_named(mark: Mark | None) -> int:
     return 0 if mark is None or mark.trailer is None else mark.trailer.newest_journal
 
 
-def _may_be_of(mark: Mark, state: IndexState) -> bool:
+def may_be_of(mark: Mark, state: IndexState) -> bool:
     """Whether an index in this state can have been committed before the mark was stored, or right behind it.
 
     One of the same generation says the same; else it is of another past, as a copy brings one back.
     """
-    if _generation(mark) != state.generation:
-        return _generation(mark) < state.generation
+    if generation(mark) != state.generation:
+        return generation(mark) < state.generation
     return mark == mark_of(state, newest_named(mark))
 
 
-def _generation(mark: Mark) -> int:
+def generation(mark: Mark) -> int:
+    """The checkpoint that stored a mark of ours."""
     assert mark.trailer is not None, "a mark of ours has a trailer"
     return mark.trailer.generation

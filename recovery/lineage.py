@@ -5,8 +5,8 @@ one's durable end. What is noted counts up to there, and nothing else does: logs
 behind an end, are what an interrupted checkpoint has left, torn or whole.
 
 Where a bookie has written before us the way ends at what was there then: of those logs nobody knows which
-bytes were durable, and the end that is noted lies inside the header. All of them count, as far as they are
-sound, in the order in which their ids were given out.
+bytes were durable, and the end that is noted lies inside the header. All of them count, in the order in which
+their ids were given out, each up to where another notes its end, or else as far as it is sound.
 
 Where a header is damaged the way ends. The log itself still counts, up to its end, which was known before.
 Of those in front of it nobody knows which count, and how far: all that may be ours or a bookie's and are not
@@ -29,7 +29,7 @@ from storage.outcome import Damaged, Flaw
 from storage.position import LOG_ID_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from storage.codec.mark import Trailer
     from storage.files import Directory
@@ -94,12 +94,11 @@ def _unnoted(directory: Directory, noted: dict[int, int], generation: int, store
 
 
 def _others(directory: Directory, noted: dict[int, int], counts: Callable[[FoundHeader], bool]) -> Lineage:
-    """The logs that are not noted and count, in their order, and how far nobody knows."""
-    found = [(log_id, header) for log_id, header in _headers(directory, noted) if counts(header)]
-    damaged = [header_finding(log_id, header) for log_id, header in found if isinstance(header, Damaged)]
-    return Lineage(
-        tuple((log_id, None) for log_id in in_order(log_id for log_id, _ in found)), tuple(damaged)
-    )
+    """The logs beside the way that count, in their order."""
+    found = {log_id: header for log_id, header in _headers(directory, noted) if counts(header)}
+    ends = noted_ends(found)
+    damaged = [header_finding(one, header) for one, header in found.items() if isinstance(header, Damaged)]
+    return Lineage(tuple((log_id, ends.get(log_id)) for log_id in in_order(found)), tuple(damaged))
 
 
 def _headers(directory: Directory, noted: dict[int, int]) -> list[tuple[int, FoundHeader]]:
@@ -109,6 +108,19 @@ def _headers(directory: Directory, noted: dict[int, int]) -> list[tuple[int, Fou
 def _is_no_later(header: FoundHeader, generation: int) -> bool:
     origin = origin_of(header)
     return origin is None or origin.generation <= generation
+
+
+def noted_ends(headers: Mapping[int, FoundHeader]) -> dict[int, int]:
+    """The ends that logs note of the ones before them, where more is known than that there was one."""
+    ends: dict[int, int] = {}
+    for header in headers.values():
+        origin = origin_of(header)
+        if origin is None or origin.previous is None:
+            continue
+        log_id, end = origin.previous.log_id, origin.previous.offset
+        if end > codec.HEADER_SIZE:
+            ends[log_id] = max(end, ends.get(log_id, 0))
+    return ends
 
 
 def in_order(ids: Iterable[int]) -> list[int]:

@@ -75,7 +75,7 @@ class Replaying:
             self.carried += [encoded for record in said if (encoded := _encoded(record)) is not None]
 
     def _hear(self, record: Record, table: Memtable) -> None:
-        revise = _revision(record)
+        revise = revision(record)
         if revise is not None:
             self._parts.registry.settle(record.ledger_id, revise, table)
 
@@ -111,7 +111,7 @@ def _encoded(record: Record) -> bytes | None:
     return None
 
 
-def _revision(record: Record) -> Callable[[LedgerRow], LedgerRow] | None:
+def revision(record: Record) -> Callable[[LedgerRow], LedgerRow] | None:
     """What a record makes of what is known of its ledger."""
     match record:
         case journal_codec.LedgerKey(_, key):

@@ -223,6 +223,8 @@ class Checkpointer:
             try:
                 return self._registry.write_down(frozen, self.state)
             except OSError as error:
+                if self._registry.is_lost:
+                    raise
                 yield self._pause_after(error)
 
     def _next_state(self, frozen: Memtable) -> IndexState:

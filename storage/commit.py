@@ -11,7 +11,6 @@ table is frozen: its `covers_until` is then exact.
 
 from __future__ import annotations
 
-import errno
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,7 @@ from storage.errors import DiskFull, Overloaded, StoreFailed
 from storage.grouping import Load
 from storage.journal_writer import NOTHING, Group
 from storage.memtable import Memtable, Tables
-from storage.registry import as_claimed
+from storage.registry import NO_SPACE, as_claimed
 from storage.tail import EMPTY
 from storage.turnstile import Signal, Turnstile
 
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from storage.registry import Registry
     from storage.tail import Run, Tail, Tails
     from storage.turnstile import Turn
-
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +325,9 @@ class Committer:
             try:
                 self._registry.declare(revisions)
             except OSError as error:
-                raise full_or(error, self._latch.path) from error
+                if error.errno in NO_SPACE and not self._registry.is_lost:
+                    raise DiskFull(self._latch.path) from error
+                raise
 
     def _write(self, step: Step) -> JournalWriter:
         keys = self._keys(step.ledger_ids)
@@ -436,11 +435,6 @@ class Committer:
     def begin(self) -> Turn[Load] | None:
         """Takes the open turn, to be played stage by stage; `None` while another is under way."""
         return self.turnstile.begin()
-
-
-def full_or(error: OSError, path: str) -> OSError:
-    """A full disk as what its callers know it by."""
-    return DiskFull(path) if error.errno in NO_SPACE else error
 
 
 def _raise_if(error: BaseException | None) -> None:

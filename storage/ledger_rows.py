@@ -119,6 +119,17 @@ class LedgerRows:
         self._live_size = 0
 
     @property
+    def path(self) -> str:
+        """The directory of the file."""
+        return self._directory.path
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an append may go into the file that is there; else it writes another one, and what fails
+        before that has its name was certainly not done."""
+        return self._file is not None
+
+    @property
     def rows(self) -> Mapping[int, LedgerRow]:
         """Of each ledger the latest that is durable. The mapping changes with each append."""
         return self._rows

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lmdb
@@ -20,6 +21,7 @@ import lmdb
 from storage.codec import index as codec
 from storage.gate import Gate
 from storage.outcome import Damaged, Flaw
+from storage.posix_files import is_locked_elsewhere
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +33,7 @@ _PLACES = b"places"
 _ROWS = b"rows"
 _STATE = b"state"
 _FILLERS = tuple(b"filler %x" % number for number in range(16))
+_LOCK = "lock.mdb"
 _DATABASES_MAX = 8
 _READERS_MAX = 1024  # threads that read at the same moment, in all processes
 _SPARE_READERS = 16
@@ -80,9 +83,27 @@ def make_environment(path: os.PathLike[str], map_size: int) -> LmdbEnvironment:
 
 def open_environment(path: os.PathLike[str], map_size: int) -> LmdbEnvironment | Damaged:
     """The one in that directory, whose file is known to be as long as it says."""
+    return _opened(path, map_size)
+
+
+def view_environment(path: os.PathLike[str], map_size: int) -> LmdbEnvironment | Damaged:
+    """The same for reading only. Leaves every file as it is; beside a writer it is seen in the lock file.
+
+    Each read lasts so short that a writer which comes later cannot have used its pages again by then.
+    """
+    # Without the lock file first: what this process has open already LMDB refuses here, and a descriptor of
+    # its lock file, closed, would take the process's own locks with it.
+    viewed = _opened(path, map_size, readonly=True, lock=False)
+    if isinstance(viewed, Damaged) or not is_locked_elsewhere(Path(path) / _LOCK):
+        return viewed
+    viewed.close()
+    return _opened(path, map_size, readonly=True)
+
+
+def _opened(path: os.PathLike[str], map_size: int, **options: Any) -> LmdbEnvironment | Damaged:
     with _system_errors(str(path)), ExitStack() as unless_whole:
         try:
-            environment = _open(path, map_size, create=False)
+            environment = _open(path, map_size, create=False, **options)
             unless_whole.callback(environment.close)
             opened = LmdbEnvironment(environment, str(path))
         except _DAMAGE as error:

@@ -52,6 +52,13 @@ class LmdbPlace:
         self._map_size = map_size
 
     def open(self) -> LmdbIndex | NoIndex | Damaged:
+        return self._open_if_whole(open_environment)
+
+    def view(self) -> LmdbIndex | NoIndex | Damaged:
+        """The same for reading only, perhaps beside another process that writes; leaves every file as it is."""
+        return self._open_if_whole(view_environment)
+
+    def _open_if_whole(self, open_it: _OpenEnvironment) -> LmdbIndex | NoIndex | Damaged:
         if filenames.INDEX not in self._directory.names():
             return NoIndex()
         inner = self._directory.directory(filenames.INDEX)
@@ -61,10 +68,10 @@ class LmdbPlace:
             return Damaged(0, Flaw.FILE_SHORT, f"no {_DATA}")
         with file:
             damage = _damage(file)
-        return damage or self._open_whole(inner)
+        return damage or self._open_whole(inner, open_it)
 
-    def _open_whole(self, inner: Directory) -> LmdbIndex | Damaged:
-        environment = open_environment(self._path / filenames.INDEX, self._map_size)
+    def _open_whole(self, inner: Directory, open_it: _OpenEnvironment) -> LmdbIndex | Damaged:
+        environment = open_it(self._path / filenames.INDEX, self._map_size)
         if isinstance(environment, Damaged):
             return environment
         state = state_codec.decode(environment.state())

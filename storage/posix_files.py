@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
+import sys
 from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _BUFFERS_PER_WRITE = 1024  # IOV_MAX on Linux
 _ZEROS = bytes(1 << 20)
+_FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, process
 
 
 class _Descriptor:
@@ -167,6 +170,26 @@ class PosixDirectory:
 def open_file(path: str | os.PathLike[str]) -> PosixReadFile:
     """The file at a path, for reading."""
     return PosixReadFile(os.open(path, os.O_RDONLY), os.fspath(path))
+
+
+def is_locked_elsewhere(path: str | os.PathLike[str]) -> bool:
+    """Whether another process has the first byte of the file locked, as LMDB does while it is open.
+
+    Only asks, takes nothing. Not for a file that this process may have locked: its locks go with any
+    descriptor that it closes. Where the system cannot be asked it is taken for locked.
+    """
+    if sys.platform != "linux":
+        return True
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    finally:
+        os.close(descriptor)
+    return bool(kind != fcntl.F_UNLCK)
 
 
 def _as_bytes(buffer: bytes | bytearray | memoryview) -> bytes | memoryview:

@@ -13,11 +13,13 @@ under another. Readers take none.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from storage.codec.digest import Digester, master_key
 from storage.entry import DigestType
+from storage.errors import DiskFull
 from storage.position import LogPosition
 from storage.row import LedgerRow, Tombstone
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 PLAIN_KEY = master_key(b"")
 """The key of a ledger without a password."""
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 NOWHERE = LogPosition(0, 0)
 """Before every record of every log."""
@@ -102,6 +106,11 @@ class Registry:
         return [row.ledger_id for row in list(self._known.values()) if row.makes_a_ledger]
 
     @property
+    def is_lost(self) -> bool:
+        """Whether nobody knows which file of rows a power cut would leave: nothing may be written any more."""
+        return self._rows.is_name_unknown
+
+    @property
     def sequence(self) -> int:
         """The last durable group of `ledgers.rows`."""
         return self._rows.sequence
@@ -132,7 +141,7 @@ class Registry:
         with self.committing, self._lock:
             row = replace(plain(ledger_id), change=self._next_change(), tombstone=Tombstone(upto))
             # The rows before the index: they are what an index is made of.
-            self._append([row])
+            self._append_surely(row)
             # And the index, before the answer: the last group of the rows could rot, and nobody would know.
             with self._index.change() as change:
                 change.remove([ledger_id])
@@ -167,8 +176,23 @@ class Registry:
         """Those that were not erased since they were written down. Ask while `committing`."""
         return [row for row in rows if self.of(row.ledger_id).tombstone == row.tombstone]
 
+    def _append_surely(self, row: LedgerRow) -> None:
+        is_sure = not self._rows.is_open
+        try:
+            self._append([row])
+        except OSError as error:
+            # In a file that was there already the row may stand all the same: nobody knows then.
+            if error.errno in NO_SPACE and is_sure and not self.is_lost:
+                raise DiskFull(self._rows.path) from error
+            raise
+
     def _append(self, rows: Sequence[LedgerRow]) -> None:
-        self._rows.append(rows)
+        try:
+            self._rows.append(rows)
+        except OSError as error:
+            if self.is_lost or error.errno in NO_SPACE:
+                raise
+            self._rows.append(rows)  # into a new file: of the old one nobody knows what a sync would prove
         for row in rows:
             self._known[row.ledger_id] = row
 

@@ -87,12 +87,19 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
     "leftovers": {"founding"},
     "replay": {"chain", "decision", "declared"},
     "lineage": {"leftovers"},
-    "rebuild": {"declared", "lineage"},
+    "meter": set(),
+    "placing": {"lineage", "meter"},
+    "rebuild": {"declared", "lineage", "meter", "placing"},
+    "journal_facts": {"meter"},
+    "past": {"lineage"},
+    "merging": {"journal_facts", "placing"},
+    "adoption": {"founding", "journal_facts", "lineage", "merging", "meter", "past", "placing", "rebuild"},
+    "remaking": {"adoption", "founding", "meter", "past", "placing", "rebuild"},
     "torn": {"chain", "decision"},
     "opening": {"founding", "leftovers", "rebuild", "replay", "torn"},
     "crashlab": {"crashlab"},
     "demo": {"opening"},
-    "shell": {"demo", "shell"},
+    "shell": {"demo", "founding", "remaking", "shell"},
 }
 
 OWNERS = {

@@ -2,13 +2,16 @@
 
 A directory of ours that was closed must look the same to a real bookie, exactly. One that was killed or torn
 is handed to it as it lies: its replay knows no seals, and takes what frames. So one thing is allowed there, and
-only there: where our recovery cuts a torn tail, or passes over what was void, the bookie may show the records
-that its own scan lists at those places. Everything else is as exact as before.
+only there: where our recovery cuts a torn tail, or passes over what was void, the bookie may show what its own
+scan lists at those places. Everything else is as exact as before.
+
+A bookie knows no tombstones: what we have deleted may come back to it, beside what we show.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,91 +19,104 @@ if TYPE_CHECKING:
 
     from shown import Access, LedgerShown, Place, Scans, Shown
 
-Ids = tuple[int, int]
-Copies = dict[Ids, set[str]]
-"""By ledger and entry id, the bytes that a bookie may show there beside ours, by their SHA-256."""
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a bookie may show beside what we show."""
+
+    rewritten: Set[int] = frozenset()
+    """Ledgers of which older versions of an entry may lie about in the files."""
+    deleted: Set[int] = frozenset()
+    """Ledgers that were deleted at some time, and perhaps made again."""
+    cut: Mapping[tuple[int, int], Set[str]] = field(default_factory=dict)
+    """By ledger and entry id, the bytes that stand where our recovery takes nothing, by their SHA-256."""
+    cut_facts: Set[int] = frozenset()
+    """Ledgers of which a fence, a key or a confirmation stands at such a place."""
+
+    def with_cut(self, theirs: Scans, is_taken: Callable[[Place], bool]) -> Allowance:
+        """The same, and what their scan lists where our recovery takes nothing."""
+        cut: dict[tuple[int, int], set[str]] = defaultdict(set)
+        facts = set()
+        for found in theirs.journals:
+            if is_taken(found.place):
+                continue
+            if found.entry_id < 0:
+                facts.add(found.ledger_id)
+            else:
+                cut[found.ids].add(found.sha256)
+        return Allowance(self.rewritten, self.deleted, cut, facts)
 
 
-def copies_cut(theirs: Scans, is_taken: Callable[[Place], bool]) -> Copies:
-    """What the bookie's scan lists where our recovery takes nothing."""
-    cut: dict[Ids, set[str]] = defaultdict(set)
-    for found in theirs.journals:
-        if found.entry_id >= 0 and not is_taken(found.place):
-            cut[found.ids].add(found.sha256)
-    return cut
-
-
-def scans(ours: Shown, theirs: Scans, is_taken: Callable[[Place], bool], rewritten: Set[int]) -> Iterator[str]:
+def scans(ours: Shown, theirs: Scans, is_taken: Callable[[Place], bool], allowed: Allowance) -> Iterator[str]:
     """What lies in the files, by their scans, against what our recovery shows."""
     yield from (f"their scan: {problem}" for problem in theirs.problems)
     sound = [found for found in theirs.journals if found.entry_id >= 0 and is_taken(found.place)]
-    listed: dict[Ids, set[str]] = defaultdict(set)
+    listed: dict[tuple[int, int], set[str]] = defaultdict(set)
     for found in (*theirs.logs, *sound):
         listed[found.ids].add(found.sha256)
+    loose = allowed.rewritten | allowed.deleted
     for ledger_id, ledger in ours.items():
         for entry_id, digest in ledger.entries.items():
             copies = listed.pop((ledger_id, entry_id), set())
             if digest not in copies:
                 yield f"{_named(ledger_id, entry_id)}: their scans list no such bytes, {len(copies)} others"
-            elif len(copies) > 1 and ledger_id not in rewritten:
+            elif len(copies) > 1 and ledger_id not in loose:
                 yield f"{_named(ledger_id, entry_id)}: their scans list {len(copies) - 1} other versions"
-    yield from (
-        f"{_named(*ids)}: their scans list it, and we do not show it"
-        for ids in listed
-        if ids[0] not in rewritten
-    )
+    for ledger_id, entry_id in listed:
+        if ledger_id not in allowed.deleted:
+            yield f"{_named(ledger_id, entry_id)}: their scans list it, and we do not show it"
 
 
-def served(ours: Shown, theirs: Shown, cut: Copies, revived: Set[int] = frozenset()) -> Iterator[str]:
-    """What a bookie serves of our directory. A ledger that we have deleted may come back to it: `revived`."""
+def served(ours: Shown, theirs: Shown, allowed: Allowance = Allowance()) -> Iterator[str]:  # noqa: B008 - frozen
+    """What a bookie serves, against what we show."""
     for ledger_id in sorted({*ours, *theirs}):
-        if ledger_id not in theirs:
-            if ours[ledger_id].entries:
-                yield f"ledger {ledger_id}: the bookie does not know it"
-            continue
-        their = theirs[ledger_id]
         our = ours[ledger_id].entries if ledger_id in ours else {}
-        yield from _entries(ledger_id, our, their, cut, ledger_id in revived)
+        if ledger_id in theirs:
+            yield from _entries(ledger_id, our, theirs[ledger_id], allowed)
+        elif our:
+            yield f"ledger {ledger_id}: the bookie does not know it"
 
 
 def _entries(
-    ledger_id: int, ours: Mapping[int, str], their: LedgerShown, cut: Copies, is_revived: bool
+    ledger_id: int, ours: Mapping[int, str], their: LedgerShown, allowed: Allowance
 ) -> Iterator[str]:
-    for entry_id in sorted({*ours, *their.entries}):
+    for entry_id in sorted({*ours, *their.entries, *their.problems}):
         expected, found = ours.get(entry_id), their.entries.get(entry_id)
-        if expected != found and found in cut.get((ledger_id, entry_id), ()):
+        if expected is None and ledger_id in allowed.deleted:
+            continue
+        if expected != found and found in allowed.cut.get((ledger_id, entry_id), ()):
             continue
         if entry_id in their.problems:
             yield f"{_named(ledger_id, entry_id)}: at the bookie: {their.problems[entry_id]}"
-        if found == expected:
-            continue
-        if found is None:
+        elif found is None:
             yield f"{_named(ledger_id, entry_id)}: the bookie does not serve it"
-        elif expected is not None:
-            yield f"{_named(ledger_id, entry_id)}: the bookie serves other bytes: {found}, not {expected}"
-        elif not is_revived:
+        elif expected is None:
             yield f"{_named(ledger_id, entry_id)}: the bookie serves it, and we do not show it"
+        elif found != expected:
+            yield f"{_named(ledger_id, entry_id)}: the bookie serves other bytes: {found}, not {expected}"
     last = max(their.entries, default=None)
     if their.last_entry_id != last:
         yield f"ledger {ledger_id}: the bookie's last entry is {their.last_entry_id}, of its entries {last}"
 
 
-def facts(ours: Shown, theirs: Shown, accesses: Mapping[int, Access]) -> Iterator[str]:
+def facts(ours: Shown, theirs: Shown, allowed: Allowance) -> Iterator[str]:
     """Fences, keys and confirmations of ledgers that a bookie has replayed from their first record on."""
     for ledger_id, our in ours.items():
+        if ledger_id in allowed.cut_facts | allowed.deleted:
+            continue
         their = theirs.get(ledger_id)
         if their is None:
             yield f"ledger {ledger_id}: the bookie does not know it"
             continue
         for what in ("fenced", "explicit_lac", "master_key"):
             if getattr(our, what) != getattr(their, what):
-                yield f"ledger {ledger_id}: {what} is {getattr(our, what)}, the bookie says {getattr(their, what)}"
-        if ledger_id in accesses:
-            answers = {"wrong_key": "BookieUnauthorizedAccessException", "right_key": "added"}
-            if our.fenced:
-                answers["right_key"] = "LedgerFencedException"
-            if their.answers != answers:
-                yield f"ledger {ledger_id}: adds are answered {their.answers}, not {answers}"
+                yield f"ledger {ledger_id}: {what}: we say {getattr(our, what)}, they {getattr(their, what)}"
+        answers = {
+            "wrong_key": "BookieUnauthorizedAccessException",
+            "right_key": "LedgerFencedException" if our.fenced else "added",
+        }
+        if their.answers != answers:
+            yield f"ledger {ledger_id}: adds are answered {their.answers}, not {answers}"
 
 
 def listed(ours: Scans, theirs: Scans) -> Iterator[str]:
@@ -115,6 +131,22 @@ def listed(ours: Scans, theirs: Scans) -> Iterator[str]:
         for one in sorted({*our} ^ {*their}, key=lambda found: found.place):
             side = "we" if one in our else "they"
             yield f"only {side} list in {kind} {one.place.file:x} at {one.place.offset}: {one}"
+
+
+def same(before: Shown, after: Shown, allowed: Allowance) -> Iterator[str]:
+    """The same ledgers, entries and facts; but for those that a bookie has brought back."""
+    for ledger_id in sorted({*before, *after} - allowed.deleted):
+        was, now = before.get(ledger_id), after.get(ledger_id)
+        if was is None or now is None:
+            yield f"ledger {ledger_id}: {'is new' if was is None else 'is gone'}"
+            continue
+        for entry_id in sorted({*was.entries, *now.entries}):
+            if was.entries.get(entry_id) != now.entries.get(entry_id):
+                found = f"was {was.entries.get(entry_id)}, is {now.entries.get(entry_id)}"
+                yield f"{_named(ledger_id, entry_id)}: {found}"
+        for what in ("fenced", "explicit_lac", "master_key"):
+            if getattr(was, what) != getattr(now, what):
+                yield f"ledger {ledger_id}: {what}: was {getattr(was, what)}, is {getattr(now, what)}"
 
 
 def _named(ledger_id: int, entry_id: int) -> str:

@@ -11,21 +11,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from compare import Allowance
 from crash_sim import record
-from ours import of_store
+from ours import View, of_store
 from promises import look
-from shown import Access
-from simulated_store import LEDGERS, REPLICA, Trouble, World, sit_down
+from simulated_store import DELETED, REPLICA, Trouble, World, sit_down
 
 from recovery.crashlab import KeepAll, LoseAll, RandomFate
-from storage.entry import DigestType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from promises import Promises
-    from shown import Shown
 
     from recovery.crashlab import Fate, SimulatedDisk
     from storage.files import Directory
@@ -34,8 +32,7 @@ if TYPE_CHECKING:
 STEPS = 120
 HISTORY_STEPS = 150
 _NEVER = 1 << 62
-ACCESSES = {ledger_id: Access(DigestType.CRC32C, b"") for ledger_id in (*LEDGERS, REPLICA)}
-REWRITTEN = {REPLICA}
+ALLOWED = Allowance(rewritten={REPLICA}, deleted={*DELETED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class Image:
 
     name: str
     disk: SimulatedDisk
-    shown: Shown
+    view: View
     is_closed: bool
     violations: tuple[str, ...]
     """What of our own promises does not hold: a matter of the crash simulation, and told all the same."""
@@ -110,8 +107,7 @@ def _image(
     name: str, disk: SimulatedDisk, store: Store, promises: Promises, *, is_closed: bool
 ) -> Image:
     violations = promises.violations(look(store))
-    shown, _ = of_store(store, ACCESSES)
-    return Image(name, disk, shown, is_closed, tuple(violations))
+    return Image(name, disk, of_store(store), is_closed, tuple(violations))
 
 
 KINDS = {"killed": killed, "cut": cut, "history": history}

@@ -17,8 +17,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import islice
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -26,18 +26,24 @@ import compare
 import images
 import made
 import ours
-import tears
 import workloads
-from jvm import MADE, BuildFailed, Driver, NotReached, build
+from compare import Allowance
+from jvm import MADE, BuildFailed, CommandFailed, Driver, NotReached, build
+from promises import PASSWORDS
 from shown import BookieRefused, their_bookie, their_scans
+from tears import Torn, tear
 
 from recovery import open_store
 from storage.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
-    from shown import Access, Shown
+    from ours import View
+    from shown import Access
+
+    Accesses = Mapping[int, Access]
 
 WORKLOADS = range(60)
 IMAGES = range(50)
@@ -59,7 +65,7 @@ class Figures:
     images: int = 0
     directories: int = 0
     entries: int = 0
-    refused: list[str] = field(default_factory=list)
+    prepared: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -122,78 +128,104 @@ def workload(seed: int) -> Case:
 
 def _closed(bench: Bench, seed: int) -> Iterator[str]:
     known = workloads.play(bench.original, seed)
-    yield from _as_it_lies(bench, seed, known, lost=set())
+    yield from _as_it_lies(bench, seed, known, Torn())
 
 
 def _killed(bench: Bench, seed: int) -> Iterator[str]:
     known = workloads.kill(bench.original, seed)
-    yield from _as_it_lies(bench, seed, known, lost=set())
+    yield from _as_it_lies(bench, seed, known, Torn())
 
 
 def _torn(bench: Bench, seed: int) -> Iterator[str]:
     known = workloads.kill(bench.original, seed)
-    yield from _as_it_lies(bench, seed, known, lost=tears.tear(bench.original, seed))
+    yield from _as_it_lies(bench, seed, known, tear(bench.original, seed))
 
 
-def _as_it_lies(
-    bench: Bench, seed: int, known: workloads.Known, lost: set[tuple[int, int]]
-) -> Iterator[str]:
+def _as_it_lies(bench: Bench, seed: int, known: workloads.Known, torn: Torn) -> Iterator[str]:
     """The directory as the workload has left it, and again when our recovery has been over it."""
-    accesses, config = workloads.accesses_of(seed), workloads.config_of(seed)
     recovered = bench.copy()
-    with open_store(recovered, config) as store:
-        shown, payloads = ours.of_store(store, accesses)
-    yield from known.violations(payloads, lost)
-    yield from _handed_over(bench, bench.original, shown, accesses, known.rewritten)
-    yield from _handed_over(bench, recovered, shown, accesses, known.rewritten, is_closed=True)
+    view = ours.opened(recovered, workloads.config_of(seed))
+    yield from known.violations(view, torn)
+    accesses = view.accesses({one: access.password for one, access in workloads.accesses_of(seed).items()})
+    allowed = Allowance(known.rewritten, known.deleted)
+    yield from _handed_over(bench, bench.original, view, accesses, allowed, End.AS_IT_LIES)
+    yield from _handed_over(bench, recovered, view, accesses, allowed, End.CLOSED)
+    yield from _back_again(bench, recovered, view, accesses, allowed)
     if workloads.keeps_all_journals(seed):
-        yield from _replayed(bench, shown, accesses)
+        yield from _replayed(bench, view, accesses, allowed)
     bench.figures.workloads += 1
 
 
+class End(Enum):
+    """How a directory of ours was left."""
+
+    CLOSED = "nothing is open: what the bookie finds is what we show"
+    AS_IT_LIES = "killed, torn, or closed: the bookie may find what our recovery cuts"
+
+
 def _handed_over(
-    bench: Bench,
-    directory: Path,
-    shown: Shown,
-    accesses: Mapping[int, Access],
-    rewritten: set[int],
-    *,
-    is_closed: bool = False,
+    bench: Bench, directory: Path, view: View, accesses: Accesses, allowed: Allowance, end: End
 ) -> Iterator[str]:
     """A directory of ours, listed and served by theirs."""
-    handed = bench.copy(directory)
-    is_taken = ours.taken(directory, accesses)
-    scans = their_scans(bench.driver, handed)
-    yield from compare.scans(shown, scans, is_taken, rewritten)
-    cut: compare.Copies = {} if is_closed else compare.copies_cut(scans, is_taken)
     try:
-        theirs = their_bookie(bench.driver, handed, accesses, rebuild=True)
-    except BookieRefused:
-        # Its rebuilt index has no keys. A journal begins with those of its ledgers, the mark may lie behind them.
-        bench.figures.refused.append(bench.directory.name + (" closed" if is_closed else ""))
-        handed = bench.copy(directory)
-        _move_mark_to_start(handed)
-        theirs = their_bookie(bench.driver, handed, accesses, rebuild=True)
-    yield from compare.served(shown, theirs, cut)
+        yield from list(_looked_at(bench, bench.copy(directory), view, accesses, allowed, end))
+    except (BookieRefused, CommandFailed) as problem:
+        bench.figures.prepared.append(f"{bench.directory.name} {end.name}: {str(problem)[:150]}")
+        prepared = bench.copy(directory)
+        _prepare(prepared)
+        yield from _looked_at(bench, prepared, view, accesses, allowed, End.AS_IT_LIES)
+
+
+def _looked_at(
+    bench: Bench, handed: Path, view: View, accesses: Accesses, allowed: Allowance, end: End
+) -> Iterator[str]:
+    is_taken = ours.taken(handed, view.rows)
+    scans = their_scans(bench.driver, handed)
+    yield from compare.scans(view.shown, scans, is_taken, allowed)
+    if end is End.AS_IT_LIES:
+        allowed = allowed.with_cut(scans, is_taken)
+    theirs = their_bookie(bench.driver, handed, accesses, rebuild=True)
+    yield from compare.served(view.shown, theirs, allowed)
     bench.figures.entries += sum(len(ledger.entries) for ledger in theirs.values())
 
 
-def _move_mark_to_start(directory: Path) -> None:
-    path = directory / "ledgers" / "current" / "lastMark"
-    mark = path.read_bytes()
-    path.write_bytes(mark[:8] + bytes(8) + mark[16:])
+def _back_again(
+    bench: Bench, directory: Path, view: View, accesses: Accesses, allowed: Allowance
+) -> Iterator[str]:
+    """What a bookie has run on is ours again, with all that was in it."""
+    handed = bench.copy(directory)
+    try:
+        their_bookie(bench.driver, handed, accesses, rebuild=True)
+    except (BookieRefused, CommandFailed):
+        return  # what it had to be prepared for is a matter of the way there
+    ours.take_over(handed)
+    back = ours.opened(handed, made.CONFIG)
+    yield from compare.same(view.shown, back.shown, allowed)
 
 
-def _replayed(bench: Bench, shown: Shown, accesses: Mapping[int, Access]) -> Iterator[str]:
+def _prepare(directory: Path) -> None:
+    """What may have to be done to a directory of ours before a bookie starts on it."""
+    current = directory / "ledgers" / "current"
+    # Its rebuilt index has no keys. A journal begins with those of its ledgers; the mark may lie behind them.
+    mark = (current / "lastMark").read_bytes()
+    (current / "lastMark").write_bytes(mark[:8] + bytes(8) + mark[16:])
+    # Behind the durable end of a log lies what a crash has left of a checkpoint: it takes that for entries.
+    for path, end in ours.sound_ends(directory).items():
+        with path.open("r+b") as file:
+            file.truncate(end)
+
+
+def _replayed(bench: Bench, view: View, accesses: Accesses, allowed: Allowance) -> Iterator[str]:
     """The journals alone, from the first on: then a bookie has everything from their records, keys too."""
     handed = bench.copy()
     current = handed / "ledgers" / "current"
     shutil.rmtree(current)
     current.mkdir()
-    cut = compare.copies_cut(their_scans(bench.driver, handed), ours.taken(bench.original, accesses))
+    scans = their_scans(bench.driver, handed)
+    allowed = allowed.with_cut(scans, ours.taken(handed, view.rows))
     theirs = their_bookie(bench.driver, handed, accesses, keys=True)
-    yield from compare.served(shown, theirs, cut)
-    yield from compare.facts(shown, theirs, accesses)
+    yield from compare.served(view.shown, theirs, allowed)
+    yield from compare.facts(view.shown, theirs, allowed)
 
 
 def image(kind: str, seed: int) -> Case:
@@ -204,9 +236,9 @@ def image(kind: str, seed: int) -> Case:
 def _image(bench: Bench, found: images.Image) -> Iterator[str]:
     images.materialise(found.disk, bench.original)
     yield from (f"our own recovery: {violation}" for violation in found.violations)
-    yield from _handed_over(
-        bench, bench.original, found.shown, images.ACCESSES, images.REWRITTEN, is_closed=found.is_closed
-    )
+    accesses = found.view.accesses(PASSWORDS)
+    end = End.CLOSED if found.is_closed else End.AS_IT_LIES
+    yield from _handed_over(bench, bench.original, found.view, accesses, images.ALLOWED, end)
     bench.figures.images += 1
 
 
@@ -222,14 +254,21 @@ def _real(bench: Bench, seed: int) -> Iterator[str]:
     kind = made.kind_of(seed)
     manifest = made.make(bench.driver, bench.directory, seed, kind)
     (bench.directory / "bookie").rename(bench.original)
-    theirs = their_scans(bench.driver, bench.copy())
-    yield from compare.listed(ours.our_scans(bench.original), theirs)
-    shown = ours.of_files(bench.original)
-    yield from made.differences(manifest, shown, kind)
+    scans = ours.our_scans(bench.original)
+    yield from compare.listed(scans, their_scans(bench.driver, bench.copy()))
+    yield from made.differences(manifest, ours.of_files(scans), kind)
+    accesses, adopted = made.accesses(manifest), bench.copy()
+    ours.take_over(adopted)
+    with open_store(adopted, made.CONFIG) as store:
+        view = ours.of_store(store)
+        yield from made.differences(manifest, view.shown, kind)
+        made.add(store, accesses)
+        grown = ours.of_store(store)
     if kind.storage == "db":
-        served = their_bookie(bench.driver, bench.copy(), made.accesses(manifest))
-        yield from compare.served(shown, served, {})
-    bench.figures.entries += sum(len(ledger.entries) for ledger in shown.values())
+        served = their_bookie(bench.driver, bench.copy(), accesses)
+        yield from compare.served(view.shown, served)
+    yield from _handed_over(bench, adopted, grown, accesses, Allowance(), End.CLOSED)
+    bench.figures.entries += len(view.data)
     bench.figures.directories += 1
 
 
@@ -301,7 +340,7 @@ def main(arguments: list[str]) -> int:
         figures = run(driver, wanted)
     for difference in figures.differences:
         print(f"DIFFERENCE {difference}")
-    print(figures.refused)
+    print(*figures.prepared, sep="\n")
     print(f"interop: {figures} · {time.monotonic() - started:.0f} s")
     return 1 if figures.differences else 0
 

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from shown import NO_LAC, Access, LedgerShown
 
+from storage import StoreConfig
 from storage.entry import DigestType
+from storage.errors import LedgerFenced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from jvm import Driver
     from shown import Shown
 
+    from storage.store import Store
+
     Manifest = dict[str, Any]
 
 EXPLICIT_LAC_SINCE = 6
 """The journal version that has a record for it; an older one acknowledges it, and forgets."""
+
+
+CONFIG = StoreConfig(
+    journal_size=1 << 20, group_size_max=1 << 16, entry_size_max=1 << 17, index_size_max=64 << 20
+)
+"""For stores that a bookie's directory has become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,13 @@ def accesses(manifest: Manifest) -> dict[int, Access]:
         ledger["ledger"]: Access(DigestType[ledger["digest_type"]], ledger["password"].encode())
         for ledger in manifest["ledgers"]
     }
+
+
+def add(store: Store, accesses: Mapping[int, Access]) -> None:
+    """Something new for each ledger that takes it, and a ledger of our own."""
+    for ledger_id, access in {**accesses, 77: Access(DigestType.CRC32C, b"")}.items():
+        with suppress(LedgerFenced):
+            store.ledger(ledger_id, access.digest_type, access.password).append(b"ours")
 
 
 def differences(manifest: Manifest, shown: Shown, kind: Kind) -> Iterator[str]:

@@ -1,84 +1,128 @@
-"""What our side shows of a directory: a store of ours, or the files of a bookie."""
+"""What our side shows of a directory: a store, or the files of a bookie read by our readers alone."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import defaultdict
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from promises import glance
-from shown import Found, LedgerShown, Place, Scans, Shown, sha256
+from shown import Access, Found, LedgerShown, Place, Scans, Shown, sha256
 
+from recovery import open_store
 from recovery.chain import judge
+from recovery.declared import DeclaredByRows
 from recovery.founding import Layout
 from recovery.replay import _ranges
-from storage import entrylog_scan, filenames, lastmark
+from storage import StoreConfig, entrylog_scan, filenames, lastmark
 from storage.codec import entry as entry_codec
 from storage.codec import journal as journal_codec
-from storage.codec.digest import digester, master_key
 from storage.codec.mark import Mark
 from storage.codec.survey import EntryVerifier
+from storage.entry_logs import log_ids
 from storage.entrylog_reader import EntryLogReader, LogEntry
-from storage.filenames import FileKind
 from storage.journal_reader import JournalReader, StoredPadding, StoredRecord
 from storage.journal_scan import scan
-from storage.outcome import Damaged, EndOfData
-from storage.position import START
+from storage.journals import journal_ids
+from storage.outcome import Damaged, EndOfData, Stop
+from storage.position import LENGTH_WORD_SIZE, START
 from storage.posix_files import PosixDirectory
+from storage.warden import confirmed_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
-    from shown import Access
-
-    from storage.entry import Entry
+    from storage.row import LedgerRow
     from storage.store import Store
-
-Payloads = dict[tuple[int, int], bytes]
-
 
 # ── a store ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def of_store(store: Store, accesses: Mapping[int, Access]) -> tuple[Shown, Payloads]:
-    """What an open store shows, and the payload of each entry."""
-    entries = glance(store).entries
-    shown: dict[int, dict[int, str]] = {ledger_id: {} for ledger_id in store.ledgers()}
-    for (ledger_id, entry_id), entry in entries.items():
-        shown[ledger_id][entry_id] = sha256(encoded(entry, accesses))
-    payloads = {ids: entry.payload for ids, entry in entries.items()}
-    return {ledger_id: _ledger(found, accesses[ledger_id]) for ledger_id, found in shown.items()}, payloads
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything that an open store shows."""
+
+    shown: Shown
+    data: Mapping[tuple[int, int], bytes]
+    """By ledger and entry id, the entry's bytes."""
+    rows: Mapping[int, LedgerRow]
+
+    def payloads(self) -> dict[tuple[int, int], bytes]:
+        return {ids: data[self._payload_start(ids[0]) :] for ids, data in self.data.items()}
+
+    def _payload_start(self, ledger_id: int) -> int:
+        digest_type = self.rows[ledger_id].digest_type
+        assert digest_type is not None
+        return entry_codec.HEAD.size + digest_type.width
+
+    def accesses(self, passwords: Mapping[int, bytes]) -> dict[int, Access]:
+        """How the entries are protected, as far as the store knows, with the passwords that it does not."""
+        return {
+            ledger_id: Access(row.digest_type, passwords.get(ledger_id, b""))
+            for ledger_id, row in self.rows.items()
+            if row.digest_type is not None
+        }
 
 
-def _ledger(entries: Mapping[int, str], access: Access) -> LedgerShown:
-    return LedgerShown(entries, master_key=master_key(access.password).hex())
+def of_store(store: Store) -> View:
+    """What an open store shows, each entry read by itself."""
+    bookie, registry = store.bookie, store._parts.registry
+    rows = {ledger_id: registry.of(ledger_id) for ledger_id in store.ledgers()}
+    data = {
+        (ledger_id, entry_id): bookie.read(ledger_id, entry_id)
+        for ledger_id in rows
+        for entry_id in chain.from_iterable(bookie.entry_ids(ledger_id))
+    }
+    entries: dict[int, dict[int, str]] = {ledger_id: {} for ledger_id in rows}
+    for (ledger_id, entry_id), one in data.items():
+        entries[ledger_id][entry_id] = sha256(one)
+    shown = {ledger_id: _ledger(entries[ledger_id], row) for ledger_id, row in rows.items()}
+    return View(shown, data, rows)
 
 
-def encoded(entry: Entry, accesses: Mapping[int, Access]) -> bytes:
-    """The bytes of an entry as journal and log have them."""
-    access = accesses[entry.ledger_id]
-    return entry_codec.encode(entry, digester(access.digest_type, access.password))
+def _ledger(entries: Mapping[int, str], row: LedgerRow) -> LedgerShown:
+    return LedgerShown(
+        entries,
+        fenced=row.fenced,
+        explicit_lac=confirmed_by(row),
+        master_key=None if row.master_key is None else row.master_key.hex(),
+    )
 
 
-def taken(directory: Path, accesses: Mapping[int, Access]) -> Callable[[Place], bool]:
+def opened(directory: Path, config: StoreConfig) -> View:
+    """What opening shows; closed behind it."""
+    with closing(open_store(directory, config)) as store:
+        return of_store(store)
+
+
+class NotRebuilt(AssertionError):
+    """`ledgerstore rebuild-index` has found something, or could not do it."""
+
+
+def take_over(directory: Path) -> None:
+    """A bookie's directory becomes a store of ours, as its users do it."""
+    command = [Path(sys.executable).with_name("ledgerstore"), "rebuild-index", directory]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotRebuilt(f"exit {done.returncode}: {done.stderr}")
+
+
+def taken(directory: Path, rows: Mapping[int, LedgerRow]) -> Callable[[Place], bool]:
     """Whether our replay would take the journal record that stands there, if it began with the oldest file.
 
     What it would not take is a torn tail, or was void before the next journal was begun.
     """
     journals = Layout(PosixDirectory(directory)).journal
-    declared = {ledger: digester(access.digest_type, access.password) for ledger, access in accesses.items()}
     scans = {}
-    for number in _numbers(journals.names(), FileKind.JOURNAL):
+    for number in journal_ids(journals):
         with journals.open(filenames.journal(number)) as file:
-            scans[number] = scan(JournalReader(file, number), EntryVerifier(declared))
+            scans[number] = scan(JournalReader(file, number), EntryVerifier(DeclaredByRows(rows)))
     ranges = {one.scan.journal_id: list(_ranges(one)) for one in judge(START, scans).standings}
     return lambda place: any(start <= place.offset < end for start, end in ranges[place.file])
-
-
-def _numbers(names: list[str], kind: FileKind) -> list[int]:
-    parsed = map(filenames.parse, names)
-    return sorted(name.number for name in parsed if name.kind is kind and name.number is not None)
 
 
 # ── the files ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -100,18 +144,18 @@ def our_scans(directory: Path) -> Scans:
 
 
 def _journal_records(layout: Layout, problems: list[str]) -> Iterator[Found]:
-    for number in _numbers(layout.journal.names(), FileKind.JOURNAL):
+    for number in journal_ids(layout.journal):
         with layout.journal.open(filenames.journal(number)) as file:
             for item in JournalReader(file, number).items():
                 if isinstance(item, StoredRecord):
-                    data = file.read(item.offset + 4, item.end - item.offset - 4)
-                    yield _found(Place(number, item.offset), data)
+                    start = item.offset + LENGTH_WORD_SIZE
+                    yield _found(Place(number, item.offset), file.read(start, item.end - start))
                 elif not isinstance(item, StoredPadding | EndOfData):
                     problems.append(f"journal {number:x}: {item}")
 
 
 def _log_entries(layout: Layout, maps: dict[int, Mapping[int, int]], problems: list[str]) -> Iterator[Found]:
-    for number in _numbers(layout.ledgers.names(), FileKind.ENTRY_LOG):
+    for number in log_ids(layout.ledgers):
         with layout.ledgers.open(filenames.entry_log(number)) as file:
             reader = EntryLogReader(file, number, EntryVerifier())
             sizes = reader.ledgers_map()
@@ -129,9 +173,21 @@ def _found(place: Place, data: bytes) -> Found:
     return Found(place, ledger_id, entry_id, len(data), sha256(data), data)
 
 
-def of_files(directory: Path) -> Shown:
+def sound_ends(directory: Path) -> dict[Path, int]:
+    """Of each log that does not end with something sound: where what is sound ends."""
+    ledgers = Layout(PosixDirectory(directory)).ledgers
+    ends = {}
+    for number in log_ids(ledgers):
+        with ledgers.open(filenames.entry_log(number)) as file:
+            items = entrylog_scan.items(EntryLogReader(file, number, EntryVerifier()))
+            end = next(item.offset for item in items if isinstance(item, entrylog_scan.Hole | Stop))
+            if end < file.size():
+                ends[directory / "ledgers" / "current" / file.name] = end
+    return ends
+
+
+def of_files(scans: Scans) -> Shown:
     """What the files of a bookie say: its logs, the journals from its mark on, and the facts in all of them."""
-    scans = our_scans(directory)
     entries: dict[int, dict[int, str]] = defaultdict(dict)
     for found in scans.logs:
         entries[found.ledger_id][found.entry_id] = found.sha256

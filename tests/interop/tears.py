@@ -6,6 +6,7 @@ whoever was answered for it, and lost it, lost it to the disk. See docs/durabili
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,21 @@ from storage.journals import journal_ids
 from storage.posix_files import PosixDirectory
 
 if TYPE_CHECKING:
+    from collections.abc import Set
     from pathlib import Path
 
 
-def tear(directory: Path, seed: int) -> set[tuple[int, int]]:
-    """Damages the last group of the newest journal, and says whose entries were in it."""
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """What stood in the last group, and may be lost."""
+
+    entries: Set[tuple[int, int]] = frozenset()
+    ledgers: Set[int] = frozenset()
+    """Those of which a fence or a confirmation stood there."""
+
+
+def tear(directory: Path, seed: int) -> Torn:
+    """Damages the last group of the newest journal, and says what was in it."""
     dice = Random(f"tear {seed}")
     journals = Layout(PosixDirectory(directory)).journal
     name = filenames.journal(max(journal_ids(journals)))
@@ -30,16 +41,19 @@ def tear(directory: Path, seed: int) -> set[tuple[int, int]]:
         reader = JournalReader(file, filenames.parse(name).number or 0)
         found = [group for group in groups(reader) if isinstance(group, Group)]
         if not found:
-            return set()
+            return Torn()
         last = found[-1]
-        torn = _entries(reader, last)
+        torn = _content(reader, last)
     _damage(directory / "journal" / "current" / name, last, dice)
     return torn
 
 
-def _entries(reader: JournalReader, group: Group) -> set[tuple[int, int]]:
-    records = (item.record for item in reader.items(group.start) if isinstance(item, StoredRecord))
-    return {(one.ledger_id, one.entry_id) for one in records if isinstance(one, codec.EntryRecord)}
+def _content(reader: JournalReader, group: Group) -> Torn:
+    records = [item.record for item in reader.items(group.start) if isinstance(item, StoredRecord)]
+    return Torn(
+        {(one.ledger_id, one.entry_id) for one in records if isinstance(one, codec.EntryRecord)},
+        {one.ledger_id for one in records if isinstance(one, codec.Fence | codec.ExplicitLac)},
+    )
 
 
 def _damage(path: Path, group: Group, dice: Random) -> None:

@@ -1,4 +1,4 @@
-"""Seeded workloads on real stores of ours; a child process plays them, so that it can be killed.
+"""Seeded workloads on real stores of ours; a child process plays them where one is to be killed.
 
     python workloads.py DIRECTORY SEED        plays it, and tells every event as a line
 
@@ -12,30 +12,42 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from shown import Access
+from shown import NO_LAC, Access, LedgerShown
+from tears import Torn
 
 from recovery import open_store
 from storage import StoreConfig
+from storage.codec import entry as entry_codec
+from storage.codec.digest import digester, master_key
 from storage.entry import DigestType, Entry
+from storage.errors import LedgerFenced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Set
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from ours import View
 
     from storage.ledger import Ledger
     from storage.store import Store
 
     Event = dict[str, Any]
 
-STEPS = 40
+STEPS = 45
 REPLICA = 9
 """The ledger whose entries come with ids of their own, some of them twice."""
+FENCED = (2, 5, 11, 12)
+"""Those that are fenced and deleted at times; the last is never added to before."""
+WRITTEN = (1, 2, 5, 11, 1 << 40)
+
 _KIB = 1 << 10
 _SIZES = (0, 1, 30, 30, 200, 1000, 5000)
+_PASSWORDS = (b"", b"secret", "öffne dich".encode())
 
 
 def config_of(seed: int) -> StoreConfig:
@@ -62,7 +74,11 @@ def keeps_all_journals(seed: int) -> bool:
 
 def accesses_of(seed: int) -> dict[int, Access]:
     """The workload's ledgers."""
-    return {ledger_id: Access(DigestType.CRC32C, b"") for ledger_id in (1, 2, 5, 1 << 40, REPLICA)}
+    dice = Random(f"ledgers {seed}")
+    return {
+        ledger_id: Access(dice.choice(list(DigestType)), dice.choice(_PASSWORDS))
+        for ledger_id in sorted({*WRITTEN, *FENCED, REPLICA})
+    }
 
 
 # ── what its caller knows ─────────────────────────────────────────────────────────────────────────────────
@@ -78,6 +94,14 @@ class Known:
     """Ledgers and payloads that were handed over, answered or not."""
     rewritten: set[int] = field(default_factory=set)
     """Ledgers in which an id may have had another entry before."""
+    fenced: set[int] = field(default_factory=set)
+    fencing: set[int] = field(default_factory=set)
+    confirmed: dict[int, int] = field(default_factory=dict)
+    confirming: set[tuple[int, int]] = field(default_factory=set)
+    deleted: set[int] = field(default_factory=set)
+    """Ledgers whose deletion was asked for at some time."""
+    going: set[int] = field(default_factory=set)
+    """Those of them for which nobody was answered: they may be there still, or gone."""
 
     def hear(self, event: Event) -> None:
         match event:
@@ -88,19 +112,54 @@ class Known:
                     self.answered[ledger_id, entry_id] = bytes.fromhex(payload)
             case {"rewriting": int(ledger_id)}:
                 self.rewritten.add(ledger_id)
+            case {"fencing": int(ledger_id)}:
+                self.fencing.add(ledger_id)
+            case {"fenced": int(ledger_id)}:
+                self.fenced.add(ledger_id)
+            case {"confirming": [int(ledger_id), int(number)]}:
+                self.confirming.add((ledger_id, number))
+            case {"confirmed": [int(ledger_id), int(number)]}:
+                self.confirmed[ledger_id] = max(number, self.confirmed.get(ledger_id, NO_LAC))
+            case {"deleting": int(ledger_id)}:
+                self.deleted.add(ledger_id)
+                self.going.add(ledger_id)
+            case {"deleted": int(ledger_id)}:
+                self._forget(ledger_id)
             case _:
                 raise AssertionError(event)
 
-    def violations(self, payloads: Mapping[tuple[int, int], bytes], lost: Set[tuple[int, int]]) -> Iterator[str]:
-        """What is wrong with the payloads that a recovery shows, when these entries may be lost."""
+    def _forget(self, ledger_id: int) -> None:
+        self.answered = {ids: payload for ids, payload in self.answered.items() if ids[0] != ledger_id}
+        self.confirmed.pop(ledger_id, None)
+        for ledgers in (self.fenced, self.fencing, self.going):
+            ledgers.discard(ledger_id)
+
+    def violations(self, view: View, torn: Torn) -> Iterator[str]:
+        """What is wrong with what our own recovery shows, when this may be lost."""
+        gone = self.going - {*view.shown}
+        payloads = view.payloads()
         for (ledger_id, entry_id), payload in self.answered.items():
             found = payloads.get((ledger_id, entry_id))
             # Of an id that was written again a later payload may be there, though nobody was answered for it.
-            if found != payload and (ledger_id, entry_id) not in lost and ledger_id not in self.rewritten:
-                yield f"entry {entry_id} of ledger {ledger_id} was answered, and our recovery shows {found!r:.60}"
+            is_excused = (ledger_id, entry_id) in torn.entries or ledger_id in self.rewritten | gone
+            if found != payload and not is_excused:
+                yield f"entry {entry_id} of ledger {ledger_id} was answered, our recovery shows {found!r:.60}"
         for (ledger_id, entry_id), payload in payloads.items():
             if (ledger_id, payload) not in self.asked:
                 yield f"entry {entry_id} of ledger {ledger_id} is {payload!r:.60}, which nobody has written"
+        for ledger_id in {*view.shown, *self.fenced, *self.confirmed} - torn.ledgers - gone:
+            yield from self._wrong_facts(ledger_id, view.shown.get(ledger_id, LedgerShown()))
+
+    def _wrong_facts(self, ledger_id: int, shown: LedgerShown) -> Iterator[str]:
+        if ledger_id in self.fenced and not shown.fenced:
+            yield f"ledger {ledger_id} was fenced, and our recovery does not know it"
+        if shown.fenced and ledger_id not in self.fencing:
+            yield f"ledger {ledger_id} is fenced, and nobody asked for it"
+        least = self.confirmed.get(ledger_id, NO_LAC)
+        if shown.explicit_lac < least:
+            yield f"ledger {ledger_id}: {least} was confirmed, our recovery says {shown.explicit_lac}"
+        if shown.explicit_lac != NO_LAC and (ledger_id, shown.explicit_lac) not in self.confirming:
+            yield f"ledger {ledger_id}: our recovery says {shown.explicit_lac}, which nobody has confirmed"
 
 
 # ── playing ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -116,18 +175,21 @@ class Workload:
         self._tell = tell
         self._dice = Random(f"workload {seed}")
         self._written = 0
-        self._replica_end = 0
         self._store = self._open()
 
     def play(self) -> None:
         """All steps; the store stays open."""
         steps = (
-            (self._append, 30),
+            (self._append, 28),
             (self._append_many, 20),
             (self._submit, 10),
             (self._place, 12),
+            (self._confirm, 7),
             (self._checkpoint, 5),
+            (self._recover, 5),
+            (self._fence, 3),
             (self._reopen, 3),
+            (self._delete, 2),
         )
         choices, weights = zip(*steps, strict=True)
         for _ in range(STEPS):
@@ -140,12 +202,25 @@ class Workload:
     def _open(self) -> Store:
         return open_store(self._directory, self._config)
 
+    def _ledger(self, ledger_id: int) -> Ledger:
+        access = self._accesses[ledger_id]
+        return self._store.ledger(ledger_id, access.digest_type, access.password)
+
     def _payload(self) -> bytes:
         self._written += 1
         return self._written.to_bytes(4, "big") + self._dice.randbytes(self._dice.choice(_SIZES))
 
-    def _ledger(self) -> Ledger:
-        return self._store.ledger(self._dice.choice([one for one in self._accesses if one != REPLICA]))
+    # ── adds ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _add(self, count: int, add: Callable[[Ledger, list[bytes]], list[int]]) -> None:
+        ledger = self._ledger(self._dice.choice(WRITTEN))
+        payloads = [self._payload() for _ in range(count)]
+        if ledger.is_fenced:
+            with suppress(LedgerFenced):
+                raise AssertionError(f"a fenced ledger has taken {add(ledger, payloads)}")
+            return
+        self._ask(ledger.id, payloads)
+        self._answer(ledger.id, add(ledger, payloads), payloads)
 
     def _ask(self, ledger_id: int, payloads: list[bytes]) -> None:
         self._tell({"asked": [ledger_id, *(payload.hex() for payload in payloads)]})
@@ -155,31 +230,66 @@ class Workload:
         self._tell({"answered": [ledger_id, *told]})
 
     def _append(self) -> None:
-        ledger, payload = self._ledger(), self._payload()
-        self._ask(ledger.id, [payload])
-        self._answer(ledger.id, [ledger.append(payload)], [payload])
+        self._add(1, lambda ledger, payloads: [ledger.append(payloads[0])])
 
     def _append_many(self) -> None:
-        ledger, payloads = self._ledger(), [self._payload() for _ in range(self._dice.randint(2, 8))]
-        self._ask(ledger.id, payloads)
-        self._answer(ledger.id, [*ledger.append_many(payloads)], payloads)
+        self._add(self._dice.randint(2, 8), lambda ledger, payloads: [*ledger.append_many(payloads)])
 
     def _submit(self) -> None:
-        ledger, payloads = self._ledger(), [self._payload() for _ in range(self._dice.randint(1, 5))]
-        self._ask(ledger.id, payloads)
-        futures = [ledger.submit(payload) for payload in payloads]
-        self._answer(ledger.id, [future.result() for future in futures], payloads)
+        def submit(ledger: Ledger, payloads: list[bytes]) -> list[int]:
+            futures = [ledger.submit(payload) for payload in payloads]
+            return [future.result() for future in futures]
+
+        self._add(self._dice.randint(1, 5), submit)
 
     def _place(self) -> None:
         """As a replica gets it: with gaps, and now and then an id again."""
-        entry_id = max(0, self._replica_end + self._dice.choice([0, 0, 0, 2, -1, -3]))
-        if entry_id < self._replica_end:
+        last = self._ledger(REPLICA).last_entry_id
+        end = 0 if last is None else last + 1
+        entry_id = max(0, end + self._dice.choice([0, 0, 0, 2, -1, -3]))
+        if entry_id < end:
             self._tell({"rewriting": REPLICA})
-        payload = self._payload()
+        access, payload = self._accesses[REPLICA], self._payload()
         self._ask(REPLICA, [payload])
-        self._store.add(Entry(REPLICA, entry_id, entry_id - 1, 10_000 + entry_id, payload))
+        entry = Entry(REPLICA, entry_id, entry_id - 1, 10_000 + entry_id, payload)
+        self._store.add(entry, access.digest_type, access.password)
         self._answer(REPLICA, [entry_id], [payload])
-        self._replica_end = max(self._replica_end, entry_id + 1)
+
+    def _recover(self) -> None:
+        """As who has fenced a ledger copies its last entries."""
+        ledger = self._ledger(self._dice.choice(FENCED))
+        if not ledger.is_fenced:
+            return
+        access, last, payload = self._accesses[ledger.id], ledger.last_entry_id, self._payload()
+        entry_id = 0 if last is None else last + 1
+        entry = Entry(ledger.id, entry_id, entry_id - 1, 10_000 + entry_id, payload)
+        data = entry_codec.encode(entry, digester(access.digest_type, access.password))
+        self._ask(ledger.id, [payload])
+        self._store.bookie.recover(data, master_key(access.password))
+        self._answer(ledger.id, [entry_id], [payload])
+
+    # ── what is said of ledgers ───────────────────────────────────────────────────────────────────────
+
+    def _fence(self) -> None:
+        ledger = self._ledger(self._dice.choice(FENCED))
+        self._tell({"fencing": ledger.id})
+        ledger.fence()
+        self._tell({"fenced": ledger.id})
+
+    def _confirm(self) -> None:
+        ledger, number = self._ledger(self._dice.choice([*WRITTEN, *FENCED])), self._dice.randint(0, 30)
+        self._tell({"confirming": [ledger.id, number]})
+        ledger.set_explicit_lac(number)
+        self._tell({"confirmed": [ledger.id, number]})
+
+    def _delete(self) -> None:
+        ledger = self._ledger(self._dice.choice(FENCED))
+        if ledger.exists:
+            self._tell({"deleting": ledger.id})
+            ledger.delete()
+            self._tell({"deleted": ledger.id})
+
+    # ── the store itself ──────────────────────────────────────────────────────────────────────────────
 
     def _checkpoint(self) -> None:
         self._store.checkpoint()
@@ -208,18 +318,19 @@ def kill(directory: Path, seed: int) -> Known:
     )
     with child:
         assert child.stdout is not None
+        # What it told before it died is in the pipe still, and read too.
         for number, line in enumerate(child.stdout):
             known.hear(json.loads(line))
             if number == at:
                 child.kill()
-        # What it told before it died is in the pipe still, and read above: killed, it says no more.
+    assert child.returncode in (0, -9), f"the writer has ended with {child.returncode}"
     return known
 
 
 def _main(directory: str, seed: str) -> None:
     def tell(event: Event) -> None:
-        sys.stdout.write(json.dumps(event) + "\n")
-        sys.stdout.flush()
+        # In one piece: the end of a line is what the reader counts on.
+        os.write(sys.stdout.fileno(), (json.dumps(event) + "\n").encode())
 
     Workload(directory, int(seed), tell).play()
     os._exit(0)  # a store that nobody closes is a kill too

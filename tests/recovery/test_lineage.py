@@ -10,7 +10,7 @@ import pytest
 from stepped import LEDGERS, SMALL, Site, payloads
 
 from recovery.crashlab import RandomFate, Refused, SimulatedDisk, Tearing, Verb, When
-from recovery.lineage import Lineage, trace
+from recovery.lineage import Lineage, in_order, trace
 from storage.codec import entrylog as codec
 from storage.codec.entrylog import Origin
 from storage.codec.mark import Trailer
@@ -375,3 +375,82 @@ def test_in_front_of_a_damaged_header_only_what_may_be_ours_and_is_not_of_a_late
     found = trace(root, Trailer(5, 0, LogPosition(6, 4096), 0), STORE_ID)
     assert found.logs == ((0, None), (1, None), (7, 4096), (6, 4096))
     assert [one[:13] for one in found.findings] == ["ELG-001 7.log", "ELG-001 4.log"]
+
+
+# ── where a bookie has written ───────────────────────────────────────────────────────────────────────────
+
+
+def with_bookie_logs(disk: SimulatedDisk, *log_ids: int) -> SimulatedDisk:
+    for log_id in log_ids:
+        with disk.root().create(f"{log_id:x}.log") as file:
+            file.write(0, [codec.encode_header()])
+    return disk
+
+
+def test_at_a_bookie_s_log_the_way_ends_and_every_log_before_counts_as_far_as_it_is_sound() -> None:
+    ours = ((0, 3, None), (5, 9, LogPosition(4, 1024)), (6, 10, LogPosition(5, 4096)), (7, 11, None))
+    disk = with_bookie_logs(made(*ours), 1, 3, 4)
+    disk.root().create("2.log").close()  # allocated ahead, and never written
+    found = trace(disk.root(), Trailer(10, 0, LogPosition(6, 4096), 0), STORE_ID)
+    assert found.logs == ((0, None), (1, None), (2, None), (3, None), (4, None), (5, 4096), (6, 4096))
+    assert found.findings == ()
+    assert found.is_certain
+
+
+def test_a_log_of_another_store_counts_where_a_bookie_has_read_it_too() -> None:
+    disk = with_bookie_logs(made((1, 3, None), store_id=b"another store id"), 2)
+    found = trace(disk.root(), Trailer(5, 0, LogPosition(2, 1024), 0), STORE_ID)
+    assert found.logs == ((1, None), (2, None))
+
+
+def test_a_log_of_ours_that_was_only_read_ends_the_way_too() -> None:
+    disk = with_bookie_logs(made((1, 3, None), (2, 4, LogPosition(1, 4096))), 0)
+    found = trace(disk.root(), Trailer(5, 0, LogPosition(2, 1024), 0), STORE_ID)
+    assert found.logs == ((0, None), (1, None), (2, None))
+
+
+def test_a_bookie_s_log_that_is_gone_is_missed() -> None:
+    disk = with_bookie_logs(made((5, 9, LogPosition(4, 1024))), 3)
+    with pytest.raises(CorruptionError, match="ELG-005"):
+        trace(disk.root(), Trailer(9, 0, LogPosition(5, 4096), 0), STORE_ID)
+
+
+def test_a_bookie_s_log_that_lost_what_was_never_durable_is_not_missed() -> None:
+    disk = made((5, 9, LogPosition(4, 1024)))
+    disk.root().create("4.log").close()
+    found = trace(disk.root(), Trailer(9, 0, LogPosition(5, 4096), 0), STORE_ID)
+    assert found == Lineage(((4, None), (5, 4096)))
+
+
+def test_a_damaged_header_of_a_bookie_s_log_is_told_and_hides_nothing() -> None:
+    disk = with_bookie_logs(made((5, 9, LogPosition(4, 1024))), 3, 4)
+    with disk.root().create("2.log") as file:
+        file.write(0, [b"?" + codec.encode_header()[1:]])
+    found = trace(disk.root(), Trailer(9, 0, LogPosition(5, 4096), 0), STORE_ID)
+    assert found.logs == ((2, None), (3, None), (4, None), (5, 4096))
+    assert [one[:15] for one in found.findings] == ["ELG-001 2.log@0"]
+    assert found.is_certain
+
+
+def test_in_front_of_a_damaged_header_a_bookie_s_logs_count_too() -> None:
+    disk = with_bookie_logs(made((1, 3, None)), 0)
+    with disk.root().create("2.log") as file:
+        file.write(0, [bytes(4096)])
+    found = trace(disk.root(), Trailer(5, 0, LogPosition(2, 4096), 0), STORE_ID)
+    assert found.logs == ((0, None), (1, None), (2, 4096))
+    assert not found.is_certain
+
+
+@pytest.mark.parametrize(
+    ("ids", "order"),
+    [
+        ((), []),
+        ((7,), [7]),
+        ((2, 0, 1), [0, 1, 2]),
+        ((0, 9, 0x30), [0, 9, 0x30]),
+        ((0, 1, 0x7FFFFFFD, 0x7FFFFFFE), [0x7FFFFFFD, 0x7FFFFFFE, 0, 1]),
+        ((0x7FFFFFFF, 3), [0x7FFFFFFF, 3]),
+    ],
+)
+def test_ids_are_in_the_order_in_which_they_were_given_out(ids: tuple[int, ...], order: list[int]) -> None:
+    assert in_order(ids) == order
