@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from storage import cookie, filenames, lastmark
 from storage.checkpoint import mark_of
-from storage.codec import cookie as cookie_codec
 from storage.codec.cookie import Cookie
 from storage.codec.entrylog import STORE_ID_SIZE
 from storage.codec.mark import EmptyMark, Mark
@@ -68,7 +67,7 @@ def check_may_be_a_store(layout: Layout) -> None:
     if strange and all(isinstance(cookie.load(one), NoCookie) for one in (layout.journal, layout.ledgers)):
         raise NotAStore(root.path, f"it holds {', '.join(strange[:3])}")
     # If it is a bookie's, not even the lock may be made in it.
-    if not was_ours(layout) and is_marked_by_a_bookie(layout):
+    if not was_ours(layout) and (is_marked_by_a_bookie(layout) or _holds_data_without_a_mark(layout)):
         raise ForeignStore(root.path, "`ledgerstore rebuild-index` makes it a store of ours")
 
 
@@ -80,7 +79,7 @@ def is_complete(layout: Layout) -> bool:
     names = [*_durable_names(layout.journal), *_durable_names(layout.ledgers)]
     if filenames.LAST_MARK in names:
         return True
-    data = [name for name in names if filenames.parse(name).kind in _DATA]
+    data = _data_names(names)
     if data:
         raise CorruptionError(filenames.LAST_MARK, 0, f"missing, beside {', '.join(data[:3])}", "MRK-001")
     return False
@@ -135,16 +134,7 @@ def _instance_id(layout: Layout) -> str | None:
 def _stamp(directory: Directory, instance_id: str) -> None:
     # Paths are never compared, and a store may be moved: it records how its parts lie to each other.
     stamped = Cookie(_HOST, (filenames.JOURNAL_DIRECTORY,), (filenames.LEDGER_DIRECTORY,), instance_id)
-    draft = filenames.draft(filenames.COOKIE)
-    if draft in directory.names():
-        directory.remove(draft)
-    with directory.create(draft) as file:
-        file.write(0, [cookie_codec.encode(stamped)])
-        # Before the rename: a durable name must never precede durable content.
-        file.sync()
-    directory.rename(draft, filenames.COOKIE)
-    # Before anything is acknowledged: a directory without its cookie is refused.
-    directory.sync()
+    cookie.store(directory, stamped)
 
 
 def _empty_index(place: IndexPlace) -> Index:
@@ -159,23 +149,35 @@ def _empty_index(place: IndexPlace) -> Index:
 
 def store_id(layout: Layout) -> bytes:
     """The id that both directories carry; raises where they do not."""
-    ids = {directory.path: _stamped_id(directory) for directory in (layout.journal, layout.ledgers)}
+    ids = {directory.path: id_of(load_cookie(directory)) for directory in (layout.journal, layout.ledgers)}
     if len(set(ids.values())) > 1:
         raise NotAStore(layout.root.path, f"{' and '.join(ids)} belong to different stores")
-    (instance_id,) = set(ids.values())
+    return ids[layout.ledgers.path]
+
+
+def id_of(found: Cookie) -> bytes:
+    """The store id that a cookie says: what the headers of our logs have, whatever became of the instance id.
+
+    By this, and not by the instance id, the two directories are told to belong together: when a store is
+    handed over with another instance id, a crash may come between its two cookies.
+    """
+    if found.store_id is not None:
+        return bytes.fromhex(found.store_id)
+    instance_id = found.instance_id or ""  # a bookie's may have none
     try:
         return bytes.fromhex(instance_id).rjust(STORE_ID_SIZE, b"\0")[-STORE_ID_SIZE:]
     except ValueError:  # a bookie's may be any text
         return hashlib.sha256(instance_id.encode()).digest()[:STORE_ID_SIZE]
 
 
-def _stamped_id(directory: Directory) -> str:
+def load_cookie(directory: Directory) -> Cookie:
+    """The directory's cookie; raises where there is none that can be read."""
     found = cookie.load(directory)
     if isinstance(found, NoCookie):
         raise NotAStore(directory.path, "it has no VERSION file: another disk, or one that is not mounted?")
     if not isinstance(found, Cookie):
         raise _bad_cookie(directory, found)
-    return found.instance_id or ""  # a bookie's may have none
+    return found
 
 
 def _bad_cookie(directory: Directory, found: Torn | Damaged) -> CorruptionError | NewerFormat:
@@ -186,19 +188,31 @@ def _bad_cookie(directory: Directory, found: Torn | Damaged) -> CorruptionError 
 
 def was_ours(layout: Layout) -> bool:
     """Whether a store of ours was ever opened here, whoever has written last."""
-    try:
-        return bool({filenames.INDEX, filenames.LEDGER_ROWS} & set(layout.ledgers.names()))
-    except FileNotFoundError:
-        return False
+    return bool({filenames.INDEX, filenames.LEDGER_ROWS} & set(_names(layout.ledgers)))
 
 
 def is_marked_by_a_bookie(layout: Layout) -> bool:
     """Whether a bookie has written the mark: in its own form, or empty, as its crash leaves it."""
-    try:
-        found = lastmark.load(layout.ledgers)
-    except FileNotFoundError:
-        return False
+    found = lastmark.load(layout.ledgers)
     return isinstance(found, EmptyMark) or (isinstance(found, Mark) and found.trailer is None)
+
+
+def _holds_data_without_a_mark(layout: Layout) -> bool:
+    """As a bookie leaves it that has never made a checkpoint: a store of ours begins with its mark."""
+    return isinstance(lastmark.load(layout.ledgers), NoMark) and bool(
+        _data_names([*_names(layout.journal), *_names(layout.ledgers)])
+    )
+
+
+def _names(directory: Directory) -> list[str]:
+    try:
+        return directory.names()
+    except FileNotFoundError:
+        return []
+
+
+def _data_names(names: list[str]) -> list[str]:
+    return [name for name in names if filenames.parse(name).kind in _DATA]
 
 
 def load_mark(layout: Layout) -> Mark | None:

@@ -24,6 +24,7 @@ _DRAFTS = frozenset(
         FileKind.ENTRY_LOG_DRAFT,
         FileKind.LAST_MARK_DRAFT,
         FileKind.LEDGER_ROWS_DRAFT,
+        FileKind.COOKIE_DRAFT,
     }
 )
 

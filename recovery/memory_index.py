@@ -1,4 +1,4 @@
-"""An index in memory, 16 bytes an entry: for looking at files whose own index is missing or cannot be read."""
+"""An index in memory, 16 bytes an entry: for looking at files whose own index is missing or unreadable."""
 
 from __future__ import annotations
 

@@ -46,10 +46,9 @@ class Merging:
         rows: dict[int, LedgerRow] = {}
         for ledger_id in sorted({*self.known, *self.told, *self.placed}):
             before, row = self.known.get(ledger_id), self._row(ledger_id)
-            if row == before or (before is None and _is_plain(row)):
-                if before is not None:
-                    rows[ledger_id] = before
-            else:
+            if row == before:
+                rows[ledger_id] = row
+            elif before is not None or not _is_plain(row) or self._is_forgotten(ledger_id):
                 change += 1
                 rows[ledger_id] = replace(row, change=change)
         return rows
@@ -67,10 +66,18 @@ class Merging:
         return told.by_a_bookie or bool(self.placed.get(ledger_id, 0) & IN_A_BOOKIE_S)
 
     def _is_ours(self, ledger_id: int) -> bool:
-        """Whether we have written to it: then it has a row if it is not plain."""
+        """Whether it was once known here: then it has a row if it is not plain."""
+        return ledger_id in self.indexed or self._is_written_by_us(ledger_id)
+
+    def _is_written_by_us(self, ledger_id: int) -> bool:
         told = self.told.get(ledger_id)
         only_ours = told is not None and not told.by_a_bookie
-        return only_ours or ledger_id in self.indexed or bool(self.placed.get(ledger_id, 0) & IN_OURS)
+        return only_ours or bool(self.placed.get(ledger_id, 0) & IN_OURS)
+
+    def _is_forgotten(self, ledger_id: int) -> bool:
+        """Whether nothing but the old index, which is about to go, tells that it is plain."""
+        has_key = self.told.get(ledger_id, _NOTHING).master_key is not None
+        return not has_key and not self._is_written_by_us(ledger_id)
 
     def _is_unburied(self, ledger_id: int, log: LogPosition | None) -> bool:
         """Whether the log is gone that told which records are the deleted ledger's."""
@@ -118,4 +125,4 @@ def _is_plain(row: LedgerRow) -> bool:
 
 
 def _is_only_deleted(row: LedgerRow) -> bool:
-    return _is_plain(replace(row, tombstone=None))
+    return row.tombstone is not None and _is_plain(replace(row, tombstone=None))

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from recovery.indexing import Foundation
     from storage.codec.mark import Mark
-    from storage.files import Directory
-    from storage.index import IndexPlace
+    from storage.files import Directory, Lock
+    from storage.index import Index, IndexPlace
     from storage.position import JournalPosition
     from storage.row import LedgerRow
     from storage.worker import Hire
@@ -68,6 +68,16 @@ class Surroundings:
     new_salt: Callable[[], int] = lambda: secrets.randbits(64)
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex
     clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a recovery leaves: a store without workers, and nobody who adds to it yet."""
+
+    parts: Parts
+    index: Index
+    report: OpenReport
+    lock: Lock
 
 
 def _nowhere(_: ReplayProgress) -> None:
@@ -116,46 +126,57 @@ class Opening:
         self._parent = layout.root if parent is None else parent
 
     def run(self) -> Store:
-        """Every step of the recovery, in its order."""
+        """The store, recovered."""
+        with ExitStack() as held:
+            recovered = self.recover(held)
+            release = held.pop_all()
+            return Store(
+                recovered.parts,
+                recovered.report,
+                release.close,
+                recovered.lock.close,
+                self._surroundings.hire,
+            )
+
+    def recover(self, held: ExitStack) -> Recovered:
+        """Every step of the recovery, in its order. Whatever it opens is `held`, the lock first."""
         started = self._surroundings.clock()
         founding.check_may_be_a_store(self._layout)
-        with ExitStack() as held:
-            lock = held.enter_context(self._layout.root.lock(filenames.LOCK))
-            created = self._found()
-            store_id = founding.store_id(self._layout)
-            foundation = indexing.lay(self._layout, self._place, store_id, held)
-            index, mark = foundation.index, foundation.mark
-            # Before anything is removed: a store that is refused stays as it was found.
-            replay = Replay(
-                self._layout.journal, mark.position, indexing.newest_named(mark), foundation.rows.rows
-            )
-            removed = remove_drafts(self._layout) + remove_leftover_logs(
-                self._layout.ledgers, index.state(), store_id
-            )
-            torn = tuple(save_torn_tails(replay.verdict, self._layout.journal, self._layout.quarantine))
-            parts = self._assemble(foundation, store_id, replay)
-            held.callback(parts.reading.close)
-            held.callback(parts.journals.close)
-            held.callback(parts.logs.abandon)
-            replayed = Replaying(replay, parts, self._progress)
-            replayed.run()
-            self._write_again(replayed.carried, parts)
-            self._bound_journals(mark, parts)
-            report = OpenReport(
-                created=created,
-                index=IndexFound.MADE if created else foundation.how,
-                seconds=self._surroundings.clock() - started,
-                journals_read=len(replay.verdict.standings),
-                records_replayed=replayed.records,
-                bytes_replayed=replayed.size,
-                records_carried=len(replayed.carried),
-                torn=torn,
-                removed=removed,
-                unknown=unknown_names(self._layout),
-                findings=foundation.findings,
-            )
-            release = held.pop_all()
-            return Store(parts, report, release.close, lock.close, self._surroundings.hire)
+        lock = held.enter_context(self._layout.root.lock(filenames.LOCK))
+        created = self._found()
+        store_id = founding.store_id(self._layout)
+        foundation = indexing.lay(self._layout, self._place, store_id, held)
+        index, mark = foundation.index, foundation.mark
+        # Before anything is removed: a store that is refused stays as it was found.
+        replay = Replay(
+            self._layout.journal, mark.position, indexing.newest_named(mark), foundation.rows.rows
+        )
+        removed = remove_drafts(self._layout) + remove_leftover_logs(
+            self._layout.ledgers, index.state(), store_id
+        )
+        torn = tuple(save_torn_tails(replay.verdict, self._layout.journal, self._layout.quarantine))
+        parts = self._assemble(foundation, store_id, replay)
+        held.callback(parts.reading.close)
+        held.callback(parts.journals.close)
+        held.callback(parts.logs.abandon)
+        replayed = Replaying(replay, parts, self._progress)
+        replayed.run()
+        self._write_again(replayed.carried, parts)
+        self._bound_journals(mark, parts)
+        report = OpenReport(
+            created=created,
+            index=IndexFound.MADE if created else foundation.how,
+            seconds=self._surroundings.clock() - started,
+            journals_read=len(replay.verdict.standings),
+            records_replayed=replayed.records,
+            bytes_replayed=replayed.size,
+            records_carried=len(replayed.carried),
+            torn=torn,
+            removed=removed,
+            unknown=unknown_names(self._layout),
+            findings=foundation.findings,
+        )
+        return Recovered(parts, index, report, lock)
 
     def _found(self) -> bool:
         """Whether the store had to be made."""

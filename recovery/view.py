@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from heapq import merge
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from storage.codec import entry as entry_codec
-from storage.entry import NO_ENTRY
+from storage.entry import NO_ENTRY, RECORD_SIZE_MAX
 from storage.outcome import Damaged
-from storage.position import EntryLocation
+from storage.position import LENGTH_WORD_SIZE, EntryLocation
 from storage.warden import confirmed_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from storage.codec.digest import Digester
     from storage.codec.entry import Head
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from storage.report import IndexFound
     from storage.row import LedgerRow
 
+Answer = TypeVar("Answer")
+
 _ALL = sys.maxsize
 _PLACES = 4096
+_PATIENCE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class View:
     """What a store held when it was looked at. Close it, or use `with`; for one thread.
 
     Takes no lock, writes nothing, and may stand beside the process that has the store open: what was
-    acknowledged before it was made is there. A ledger that is deleted later may go from it, or show in part.
+    acknowledged before it was made is there, and what that process moves into its index later is too. A
+    ledger that is deleted later may go from it, or show in part.
     """
 
     def __init__(
@@ -79,6 +83,15 @@ class View:
         self._shelf.close()
         self._index.close()
 
+    def steadily(self, ask: Callable[[], Answer]) -> Answer:
+        """What `ask` finds out without a checkpoint in between: beside a live store the index goes on."""
+        for _ in range(_PATIENCE):
+            before = self._index.state().generation
+            answer = ask()
+            if self._index.state().generation == before:
+                return answer
+        return ask()
+
     # ── ledgers ──────────────────────────────────────────────────────────────────────────────────────
 
     def ledgers(self) -> list[int]:
@@ -111,14 +124,15 @@ class View:
     def ids(self, ledger_id: int, first: int = 0, last: int | None = None) -> Iterator[int]:
         """The ids of its entries from `first` to `last`, both included, ascending."""
         before = None
-        for entry_id in merge(self._journaled_ids(ledger_id, first), self._placed_ids(ledger_id, first)):
+        for entry_id in merge(self.journaled_ids(ledger_id, first), self._placed_ids(ledger_id, first)):
             if last is not None and entry_id > last:
                 return
             if entry_id != before:
                 yield entry_id
             before = entry_id
 
-    def _journaled_ids(self, ledger_id: int, first: int) -> list[int]:
+    def journaled_ids(self, ledger_id: int, first: int = 0) -> list[int]:
+        """Those from `first` on that stand in a journal behind the mark."""
         return self._slot.tables.active.ids_from(ledger_id, first, _ALL)
 
     def _placed_ids(self, ledger_id: int, first: int) -> Iterator[int]:
@@ -135,7 +149,7 @@ class View:
         """How many entries it has."""
         placed = self._index.last(ledger_id)
         last = NO_ENTRY if placed is None else placed[0]
-        journaled = self._journaled_ids(ledger_id, 0)
+        journaled = self.journaled_ids(ledger_id)
         # What a checkpoint has moved since the mark is in both.
         more = sum(1 for one in journaled if one > last or self._index.find(ledger_id, one) is None)
         return self._index.count(ledger_id) + more
@@ -163,16 +177,24 @@ class View:
         is_journaled = last is not None and self._slot.tables.get(ledger_id, last) is not None
         placed = self._index.last(ledger_id)
         is_placed = placed is not None and placed[0] == last
-        return Whereabouts(
-            found.journal_id if is_journaled else None, found.location if is_placed else None
-        )
+        return Whereabouts(found.journal_id if is_journaled else None, found.location if is_placed else None)
+
+    def location(self, ledger_id: int, entry_id: int) -> EntryLocation | None:
+        """Where in an entry log the entry is read from; `None` where it is read from a journal."""
+        if self._slot.tables.get(ledger_id, entry_id) is not None:
+            return None
+        packed = self._index.find(ledger_id, entry_id)
+        return None if packed is None else EntryLocation.unpack(packed)
 
     def size_at(self, location: EntryLocation) -> int | None:
         """Bytes of the record there, its length word included; `None` where none can be read."""
         try:
-            return self._shelf.size(location)
+            word = self._shelf.read(location, LENGTH_WORD_SIZE)
         except OSError:
             return None
+        size = int.from_bytes(word, "big", signed=True)
+        is_whole = len(word) == LENGTH_WORD_SIZE and 0 < size <= RECORD_SIZE_MAX
+        return LENGTH_WORD_SIZE + size if is_whole else None
 
     # ── entries ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -200,6 +222,4 @@ class View:
 
     def last_add_confirmed(self, ledger_id: int, end: Head | None) -> int:
         """The largest that its writer has said, with the last entry or explicitly; -1 if nothing."""
-        return max(
-            confirmed_by(self.facts(ledger_id)), NO_ENTRY if end is None else end.last_add_confirmed
-        )
+        return max(confirmed_by(self.facts(ledger_id)), NO_ENTRY if end is None else end.last_add_confirmed)

@@ -16,7 +16,6 @@ Where a bookie has written last, and where there is no index, one is made in mem
 from __future__ import annotations
 
 import errno
-import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +35,8 @@ from recovery.replaying import revision
 from recovery.view import View
 from storage import filenames, lastmark, ledger_rows
 from storage.checkpoint import mark_of
-from storage.codec.mark import Mark
+from storage.codec.mark import EmptyMark, Mark
+from storage.entry import NO_ENTRY
 from storage.errors import CorruptionError, NewerFormat
 from storage.index import NoIndex
 from storage.lastmark import NoMark
@@ -52,10 +52,13 @@ from storage.report import IndexFound, RebuildProgress, ReplayProgress
 from storage.turnstile import new_lock
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
 
+    from recovery.replay import Replayed
     from storage.codec.journal import Record
     from storage.index import Index
+    from storage.index_state import IndexState
     from storage.row import LedgerRow
 
     Progress = Callable[[ReplayProgress | RebuildProgress], None]
@@ -89,7 +92,14 @@ class _Ground:
 
     mark: Mark
     rows: Mapping[int, LedgerRow]
-    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An index that can be read, and the rows in it."""
+
+    index: Index
+    rows: Mapping[int, LedgerRow]
 
 
 @dataclass(slots=True)
@@ -99,6 +109,15 @@ class _Journaled:
     table: Memtable
     said: list[Record] = field(default_factory=list)
     newest: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def take(self, replayed: Replayed) -> None:
+        batch = replayed.batch
+        for ledger_id, first_id, records in batch.runs():
+            self.table.insert(ledger_id, first_id, records)
+            last_id = first_id + len(records) - 1
+            if last_id >= self.newest.get(ledger_id, (NO_ENTRY, 0))[0]:
+                self.newest[ledger_id] = last_id, replayed.journal_id
+        self.said += (record for _, record in batch.special)
 
 
 class Viewing:
@@ -123,61 +142,47 @@ class Viewing:
 
     def _look(self) -> View:
         check_may_be_remade(self._layout)
-        found = lastmark.load(self._layout.ledgers)
         with ExitStack() as unless_seen:
-            if self._is_a_bookie_s(found):
-                view = self._look_at_a_bookie_s(found, unless_seen)
-            else:
-                view = self._look_at_ours(unless_seen)
+            ground = None if self._is_marked_by_a_bookie() else self._ground()
+            view = (
+                self._look_at_a_bookie_s(unless_seen)
+                if ground is None
+                else self._look_at_ours(ground, unless_seen)
+            )
             unless_seen.pop_all()
             return view
 
-    def _is_a_bookie_s(self, found: lastmark.LoadedMark) -> bool:
-        if isinstance(found, NoMark) and founding.was_ours(self._layout):
-            raise CorruptionError(filenames.LAST_MARK, 0, "missing", "MRK-001")
-        if isinstance(found, Damaged) or (isinstance(found, Mark) and found.trailer is not None):
-            return False
-        return True
+    def _is_marked_by_a_bookie(self) -> bool:
+        match lastmark.load(self._layout.ledgers):
+            case Mark(trailer=trailer):
+                return trailer is None
+            case EmptyMark():
+                return True
+            case Damaged():
+                return False
+            case NoMark() if founding.was_ours(self._layout):
+                raise CorruptionError(filenames.LAST_MARK, 0, "missing", "MRK-001")
+        return not founding.was_ours(self._layout)
 
     # ── a store of ours ──────────────────────────────────────────────────────────────────────────────
 
-    def _look_at_ours(self, unless_seen: ExitStack) -> View:
-        store_id = founding.store_id(self._layout)
-        # 1. The mark, and what index and file say of ledgers.
-        ground = self._ground()
-        # 2. The journals.
-        journaled = self._read_journals(ground)
-        # 3. The index.
-        index = self._good_index(ground.mark, unless_seen)
-        if index is None:
-            return self._with_made_index(ground, journaled, store_id)
-        if has_foreign_logs(self._layout.ledgers, index.state()):
-            index.close()
-            return self._look_at_a_bookie_s(lastmark.load(self._layout.ledgers), unless_seen)
-        rows = latest_rows(ground.rows, _rows_of(index))
-        if any(indexing.is_deleted_since(row, ground.rows) for row in rows.values()):
-            # Deleted while the journals were read: some of its entries are in the table.
-            raise _Moved
-        is_ahead = index.state().generation > indexing.generation(ground.mark)
-        how = IndexFound.AHEAD if is_ahead else IndexFound.GOOD
-        return self._view(how, index, rows, journaled, tuple(self._lost_logs(index)))
-
-    def _ground(self) -> _Ground:
-        """The mark where an opening would begin, and all rows by then."""
+    def _ground(self) -> _Ground | None:
+        """What an opening would begin with; `None` where a bookie has written behind us."""
         mark = founding.load_mark(self._layout)
+        indexed: Mapping[int, LedgerRow] = {}
         with ExitStack() as looked:
-            index = self._good_index(mark, looked)
-            rows = {} if index is None else _rows_of(index)
-            if index is not None:
-                mark = _later(mark, index)
+            found = self._good_index(mark, looked)
+            if found is not None:
+                if has_foreign_logs(self._layout.ledgers, found.index.state()):
+                    return None
+                mark, indexed = _later(mark, found.index.state()), found.rows
         if mark is None or mark.trailer is None:
-            raise CorruptionError(
-                filenames.LAST_MARK, 0, "damaged, and the index cannot stand in for it", "MRK-001"
-            )
+            why = "damaged, and the index cannot stand in for it"
+            raise CorruptionError(filenames.LAST_MARK, 0, why, "MRK-001")
         loaded = ledger_rows.load(self._layout.ledgers, mark.trailer.rows_sequence)
-        return _Ground(mark, latest_rows(loaded.rows, rows))
+        return _Ground(mark, latest_rows(loaded.rows, indexed))
 
-    def _good_index(self, mark: Mark | None, held: ExitStack) -> Index | None:
+    def _good_index(self, mark: Mark | None, held: ExitStack) -> _Found | None:
         """The index as it is now, if it is not older than the mark and can be read."""
         index = self._open_index()
         if isinstance(index, Damaged) and index.flaw is Flaw.FUTURE_VERSION:
@@ -187,7 +192,23 @@ class Viewing:
         held.callback(index.close)
         if mark is not None and not indexing.may_be_of(mark, index.state()):
             return None
-        return index if _has_sound_rows(index) else None
+        try:
+            return _Found(index, {row.ledger_id: row for row in index.rows()})
+        except OSError:
+            return None
+
+    def _look_at_ours(self, ground: _Ground, unless_seen: ExitStack) -> View:
+        store_id = founding.store_id(self._layout)
+        journaled = self._read_journals(ground)
+        # Behind the journals: what was trimmed under the reading had its place before.
+        found = self._good_index(ground.mark, unless_seen)
+        if found is None:
+            return self._with_made_index(ground, journaled, store_id)
+        rows = latest_rows(ground.rows, found.rows)
+        if any(indexing.is_deleted_since(row, ground.rows) for row in rows.values()):
+            # Deleted while the journals were read: its entries from there are in the table.
+            raise _Moved
+        return self._view(IndexFound.GOOD, found.index, rows, journaled, self._lost_logs(found.index))
 
     def _with_made_index(self, ground: _Ground, journaled: _Journaled, store_id: bytes) -> View:
         ledgers, mark = self._layout.ledgers, ground.mark
@@ -196,44 +217,37 @@ class Viewing:
         made = rebuild(MemoryPlace(), ledgers, mark, store_id, ground.rows, sequence, self._progress)
         return self._view(IndexFound.REBUILT, made.index, ground.rows, journaled, made.findings)
 
-    def _lost_logs(self, index: Index) -> list[str]:
+    def _lost_logs(self, index: Index) -> tuple[str, ...]:
         try:
             check_logs(self._layout.ledgers, index.state())
         except CorruptionError as error:
-            return [str(error)]
-        return []
+            return (str(error),)
+        return ()
 
     # ── a bookie's directory ─────────────────────────────────────────────────────────────────────────
 
-    def _look_at_a_bookie_s(self, found: lastmark.LoadedMark, unless_seen: ExitStack) -> View:
+    def _look_at_a_bookie_s(self, unless_seen: ExitStack) -> View:
+        before = lastmark.load(self._layout.ledgers)
         imagined = Layout(Overlay(self._layout.root))
         adopted = adopt(imagined, MemoryPlace(self._open_index), self._progress)
         unless_seen.callback(adopted.index.close)
-        adopted.rows.close()
-        journaled = self._read_journals(_Ground(adopted.mark, adopted.rows.rows))
-        if lastmark.load(self._layout.ledgers) != found:
-            # It has gone on, and may have trimmed a journal whose entries were not in the logs before.
+        rows = dict(adopted.rows.rows)
+        journaled = self._read_journals(_Ground(adopted.mark, rows))
+        if lastmark.load(self._layout.ledgers) != before:
+            # It has gone on, and may have trimmed what was not in its logs when they were read.
             raise _Moved
-        return self._view(
-            IndexFound.ADOPTED, adopted.index, adopted.rows.rows, journaled, adopted.findings
-        )
+        return self._view(IndexFound.ADOPTED, adopted.index, rows, journaled, adopted.findings)
 
     # ── journals ─────────────────────────────────────────────────────────────────────────────────────
 
     def _read_journals(self, ground: _Ground) -> _Journaled:
         mark = ground.mark
-        newest_named = indexing.newest_named(mark)
-        replay = Replay(self._layout.journal, mark.position, newest_named, ground.rows)
+        replay = Replay(self._layout.journal, mark.position, indexing.newest_named(mark), ground.rows)
         journaled, total, done, records = _Journaled(Memtable(mark.position)), replay.size, 0, 0
         for replayed in replay.batches():
-            batch = replayed.batch
-            for ledger_id, first_id, run in batch.runs():
-                journaled.table.insert(ledger_id, first_id, run)
-                last = max(first_id + len(run) - 1, journaled.newest.get(ledger_id, (-1, 0))[0])
-                journaled.newest[ledger_id] = (last, replayed.journal_id)
-            journaled.said += (record for _, record in batch.special)
-            done += sum(map(len, batch.records))
-            records += len(batch.records)
+            journaled.take(replayed)
+            records += len(replayed.batch.records)
+            done += sum(map(len, replayed.batch.records))
             self._progress(ReplayProgress(min(done, total), total, records))
         return journaled
 
@@ -260,21 +274,8 @@ class Viewing:
         )
 
 
-def _later(mark: Mark | None, index: Index) -> Mark:
+def _later(mark: Mark | None, state: IndexState) -> Mark:
     """The mark, or what the index says where a checkpoint has ended before its last step."""
-    state = index.state()
     if mark is not None and indexing.generation(mark) >= state.generation:
         return mark
     return mark_of(state, max(indexing.newest_named(mark), state.mark.journal_id))
-
-
-def _rows_of(index: Index) -> dict[int, LedgerRow]:
-    return {row.ledger_id: row for row in index.rows()}
-
-
-def _has_sound_rows(index: Index) -> bool:
-    try:
-        _rows_of(index)
-    except OSError:
-        return False
-    return True

@@ -2,7 +2,7 @@
 
 Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps it so:
 
-    words      entry, row, position, outcome, errors, filenames, index_state, latch, report;
+    words      entry, row, access, position, outcome, errors, filenames, index_state, latch, report;
                config, with bookkeeper_conf and properties: a bookie's settings
     codec/     bytes to words and back, pure; one module for each format
     ports      files, index: what we ask of the outside, with the durability of each verb;
@@ -12,8 +12,9 @@ Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps 
                log_ids, location_cache
     parts      one thing on disk or in memory each: journals, journal_writer, journal_reader and its scans;
                entry_logs, entrylog_writer, entrylog_reader; memtable, tail, lastmark, ledger_rows, cookie
-    movers     commit (with grouping), checkpoint, reading, scanning, chores: where the order stands
-    door       store, ledger, parts
+    movers     commit (with grouping), warden, registry, checkpoint, reading, scanning, chores: where the
+               order stands
+    door       store, ledger, bookie, parts
 
 It never looks at `recovery`.
 """
@@ -22,7 +23,11 @@ from storage._version import __version__
 from storage.config import StoreConfig
 from storage.entry import DigestType, Entry
 from storage.errors import (
+    AnswerUnknown,
     CorruptionError,
+    DigestDiffers,
+    DigestMismatch,
+    DigestUnknown,
     DiskFull,
     EntryTooLarge,
     EntryUnreadable,
@@ -31,6 +36,8 @@ from storage.errors import (
     InvalidConfig,
     InvalidEntry,
     InvalidFormat,
+    LedgerFenced,
+    LedgerUnproven,
     NewerFormat,
     NoSuchEntry,
     NoSuchLedger,
@@ -40,15 +47,20 @@ from storage.errors import (
     StoreError,
     StoreFailed,
     StoreLocked,
+    Unauthorized,
 )
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
 from storage.position import EntryLocation, JournalPosition, LogPosition
 from storage.report import IndexFound, OpenReport, ReplayProgress, TornTail
 
 __all__ = [
+    "AnswerUnknown",
     "CorruptionError",
     "Damaged",
+    "DigestDiffers",
+    "DigestMismatch",
     "DigestType",
+    "DigestUnknown",
     "DiskFull",
     "EndOfData",
     "Entry",
@@ -63,6 +75,8 @@ __all__ = [
     "InvalidEntry",
     "InvalidFormat",
     "JournalPosition",
+    "LedgerFenced",
+    "LedgerUnproven",
     "LogPosition",
     "NewerFormat",
     "NoSuchEntry",
@@ -78,5 +92,6 @@ __all__ = [
     "StoreLocked",
     "Torn",
     "TornTail",
+    "Unauthorized",
     "__version__",
 ]

@@ -83,6 +83,11 @@ class Committer:
         self.on_turn: Callable[[], None] = _nobody
         """Told after each turn, by whoever led it."""
 
+    @property
+    def durable_up_to(self) -> JournalPosition:
+        """Everything in the journals before this is known to be durable."""
+        return self._durable_up_to
+
     # ── what callers ask for ─────────────────────────────────────────────────────────────────────────
 
     def append(self, ledger_id: int, access: Access, payloads: Sequence[bytes]) -> range:
@@ -332,7 +337,7 @@ class Committer:
     def _write(self, step: Step) -> JournalWriter:
         keys = self._keys(step.ledger_ids)
         # Room for a key for each ledger, whether this journal needs it or a new one will.
-        journal = self._journals.with_room(step.group, grouping.size_of(grouping.key_records(keys)))
+        journal = self._journals.with_room(step.group, grouping.key_records_size(keys.values()))
         unkeyed = {ledger_id: key for ledger_id, key in keys.items() if ledger_id not in journal.keyed}
         journal.write(grouping.with_keys(step.group, grouping.key_records(unkeyed)), self._durable_up_to)
         # Before the sync, and right all the same: after one that fails nothing more is written there.

@@ -29,3 +29,17 @@ def load(directory: Directory) -> codec.Cookie | NoCookie | Torn | Damaged:
     if len(data) > codec.SIZE_MAX:
         return Damaged(codec.SIZE_MAX, Flaw.FILE_LONG)
     return codec.decode(data)
+
+
+def store(directory: Directory, cookie: codec.Cookie) -> None:
+    """Stamps the directory, in one step and durably. After an error either cookie may be there."""
+    draft = filenames.draft(filenames.COOKIE)
+    if draft in directory.names():
+        directory.remove(draft)
+    with directory.create(draft) as file:
+        file.write(0, [codec.encode(cookie)])
+        # Before the rename: a durable name must never precede durable content.
+        file.sync()
+    directory.rename(draft, filenames.COOKIE)
+    # Before anything is acknowledged: a directory without its cookie is refused.
+    directory.sync()

@@ -50,6 +50,7 @@ class FileKind(enum.Enum):
     INDEX_DAMAGED = "damaged index"
     BOOKIE_INDEX = "bookie's index"
     COOKIE = "cookie"
+    COOKIE_DRAFT = "cookie draft"
     LOCK = "lock"
     QUARANTINE = "quarantine"
     STATE = "bookie state"
@@ -68,6 +69,7 @@ class FileName:
 
 _FIXED = {
     COOKIE: FileKind.COOKIE,
+    COOKIE + _DRAFT: FileKind.COOKIE_DRAFT,
     LOCK: FileKind.LOCK,
     LAST_ID: FileKind.LAST_ID,
     LEDGER_ROWS: FileKind.LEDGER_ROWS,

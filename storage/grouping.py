@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 
+_KEY_FRAME_SIZE = len(journal_codec.encode_ledger_key(0, b""))
+
+
 @dataclass(slots=True)
 class Statement:
     """Something about a ledger on its way to the journal: a fence, or an explicit last add confirmed."""
@@ -162,6 +165,11 @@ def _with_statements(group: Group, statements: Sequence[Statement]) -> Group:
 def key_records(keys: Mapping[int, bytes]) -> list[bytes]:
     """The key records of these ledgers, by ascending id."""
     return [journal_codec.encode_ledger_key(ledger_id, key) for ledger_id, key in sorted(keys.items())]
+
+
+def key_records_size(keys: Iterable[bytes]) -> int:
+    """What the key records of ledgers with these keys take."""
+    return sum(_KEY_FRAME_SIZE + len(key) for key in keys)
 
 
 def with_keys(group: Group, records: Sequence[bytes]) -> Group:

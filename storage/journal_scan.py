@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from storage.codec import entry as entry_codec
 from storage.codec import journal as codec
 from storage.codec.digest import DigestCheck
 from storage.codec.seal import NoSeal
@@ -243,6 +244,9 @@ def _check(
             # No bookie writes one: it is an entry whose id is damaged, and must not be skipped.
             return Damaged(item.offset, Flaw.ENTRY_NEGATIVE, f"entry {entry_id}")
         case codec.EntryRecord(ledger_id=ledger_id, data=data):
+            if len(data) < entry_codec.HEAD.size:
+                # No client makes one: a length that has shrunk, or an id that has lost its sign.
+                return Damaged(item.offset, Flaw.ENTRY_SHORT)
             check = verifier.check(data)
             if check is DigestCheck.MISMATCH:
                 return Damaged(item.offset, Flaw.DIGEST)

@@ -67,8 +67,12 @@ class Journals:
         """
         if self.active is not None and self.active.has_room(group, more):
             return self.active
+        return self.roll(group.space(self._shape.alignment, more))
+
+    def roll(self, room: int) -> JournalWriter:
+        """A new journal with so much room, however much the active one has. Raises as `with_room`."""
         with self._lock:
-            draft = self._filled_draft(group.space(self._shape.alignment, more))
+            draft = self._filled_draft(room)
             self._draft = None
         # All groups of the old journal are durable: no group is written before the one before it is.
         draft.publish()

@@ -155,25 +155,30 @@ class Ledger:
 
     def _digester(self) -> Digester:
         """How to verify what is read, and to protect what is said."""
-        digest_type = self._parts.registry.digest_type(self.id)
-        access = self._access
+        digest_type, access = self._parts.registry.digest_type(self.id), self._access
         if digest_type is DigestType.CRC32C and access.digest_type in (None, digest_type):
             return _CRC32C
-        if access.digest_type not in (None, digest_type) and digest_type is not None:
-            if self._tail().is_claimed:
-                raise DigestDiffers(self.id, digest_type.name)
-            digest_type = access.digest_type
-        return self._digester_of(digest_type or access.digest_type)
-
-    def _digester_of(self, digest_type: DigestType | None) -> Digester:
+        if access.digest_type not in (None, digest_type):
+            digest_type = self._asked_for(access.digest_type)
         if digest_type is None:
             raise DigestUnknown(self.id)
-        row = self._parts.registry.of(self.id)
-        is_other_key = row.master_key not in (None, self._access.master_key)
-        if digest_type is DigestType.MAC and is_other_key and self._tail().is_claimed:
-            # With another key every digest is wrong, and good entries would be called damaged.
+        if digest_type is DigestType.MAC:
+            self._check_key()
+        return Digester(digest_type, access.mac_key)
+
+    def _asked_for(self, asked: DigestType | None) -> DigestType | None:
+        """The digest type that was asked for, unless the ledger is known to have another."""
+        tail = self._tail()
+        recorded = tail.facts.digest_type if tail.is_claimed else asked
+        if recorded not in (None, asked):
+            raise DigestDiffers(self.id, recorded.name)
+        return asked
+
+    def _check_key(self) -> None:
+        # With another key every digest is wrong, and good entries would be called damaged.
+        tail = self._tail()
+        if tail.is_claimed and tail.facts.master_key not in (None, self._access.master_key):
             raise Unauthorized(self.id)
-        return Digester(digest_type, self._access.mac_key)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -210,10 +215,11 @@ class Ledger:
         self._latch.check_reads()
         check_id("entry", first)
         end = self.last_entry_id
-        if end is None:
+        if end is None and not self.exists:
             missing(self._parts, self.id)
         if last is not None:
             check_id("entry", max(last, 0))
+        end = NO_ENTRY if end is None else end
         blocks = self._parts.scanning.blocks(self.id, first, end if last is None else last, self._digester())
         while (block := self._next(blocks)) is not None:
             yield block

@@ -21,17 +21,26 @@ from storage.codec import lmdb_meta
 from storage.codec import row as row_codec
 from storage.entry import ID_MAX
 from storage.index import NoIndex
-from storage.lmdb_environment import Batch, LmdbEnvironment, Run, make_environment, open_environment
+from storage.lmdb_environment import (
+    Batch,
+    LmdbEnvironment,
+    Run,
+    make_environment,
+    open_environment,
+    view_environment,
+)
 from storage.outcome import Damaged, Flaw
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from storage.files import Directory, ReadFile
     from storage.index_state import IndexState
     from storage.row import LedgerRow
+
+    _OpenEnvironment = Callable[[os.PathLike[str], int], LmdbEnvironment | Damaged]
 
 _DATA = "data.mdb"
 _DRAFT = filenames.draft(filenames.INDEX)
@@ -55,7 +64,7 @@ class LmdbPlace:
         return self._open_if_whole(open_environment)
 
     def view(self) -> LmdbIndex | NoIndex | Damaged:
-        """The same for reading only, perhaps beside another process that writes; leaves every file as it is."""
+        """The same for reading only, also beside another process that writes. Leaves every file as it is."""
         return self._open_if_whole(view_environment)
 
     def _open_if_whole(self, open_it: _OpenEnvironment) -> LmdbIndex | NoIndex | Damaged:

@@ -107,7 +107,7 @@ class Registry:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody knows which file of rows a power cut would leave: nothing may be written any more."""
+        """Whether nobody knows which file of rows a power cut leaves: nothing may be written any more."""
         return self._rows.is_name_unknown
 
     @property

@@ -44,8 +44,6 @@ class LedgerRow:
     fenced: bool = False
     explicit_lac: bytes | None = None
     """The packet as the client sent it, digest included."""
-    last_entry_id: int | None = None
-    """`None`: the ledger has no entry."""
     tombstone: Tombstone | None = None
     """Of the ledger that had this id before: the other fields are of the one that has it now."""
     in_limbo: bool = False

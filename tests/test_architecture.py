@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 WORDS = {
     "_version",
+    "access",
     "bookkeeper_conf",
     "config",
     "entry",
@@ -48,8 +49,8 @@ PARTS = {
     "memtable",
     "tail",
 }
-MOVERS = {"checkpoint", "chores", "commit", "grouping", "reading", "scanning"}
-DOOR = {"ledger", "parts", "store"}
+MOVERS = {"checkpoint", "chores", "commit", "grouping", "reading", "registry", "scanning", "warden"}
+DOOR = {"bookie", "ledger", "parts", "store"}
 
 # Lower may not see higher. Parts never see each other, except a part's own second half.
 MAY_SEE = {
@@ -64,8 +65,10 @@ MAY_SEE = {
 }
 SECOND_HALVES = {
     ("checkpoint", "commit"),
+    ("checkpoint", "registry"),
     ("chores", "commit"),
     ("commit", "grouping"),
+    ("commit", "registry"),
     ("entry_logs", "entrylog_writer"),
     ("entrylog_scan", "entrylog_reader"),
     ("journal_groups", "journal_reader"),
@@ -77,6 +80,9 @@ SECOND_HALVES = {
     ("journals", "journal_writer"),
     ("ledger_rows", "ledger_rows_scan"),
     ("scanning", "reading"),
+    ("warden", "commit"),
+    ("warden", "grouping"),
+    ("warden", "registry"),
 }
 
 RECOVERY_MAY_SEE: dict[str, set[str]] = {
@@ -95,11 +101,30 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
     "merging": {"journal_facts", "placing"},
     "adoption": {"founding", "journal_facts", "lineage", "merging", "meter", "past", "placing", "rebuild"},
     "remaking": {"adoption", "founding", "meter", "past", "placing", "rebuild"},
+    "indexing": {"adoption", "founding", "leftovers", "rebuild"},
+    "replaying": {"replay"},
     "torn": {"chain", "decision"},
-    "opening": {"founding", "leftovers", "rebuild", "replay", "torn"},
+    "opening": {"founding", "indexing", "leftovers", "replay", "replaying", "torn"},
+    "memory_index": set(),
+    "overlay": set(),
+    "view": set(),
+    "viewing": {
+        "adoption",
+        "founding",
+        "indexing",
+        "leftovers",
+        "memory_index",
+        "overlay",
+        "past",
+        "rebuild",
+        "remaking",
+        "replay",
+        "replaying",
+        "view",
+    },
     "crashlab": {"crashlab"},
     "demo": {"opening"},
-    "shell": {"demo", "founding", "remaking", "shell"},
+    "shell": {"demo", "founding", "remaking", "shell", "view", "viewing"},
 }
 
 OWNERS = {

@@ -57,7 +57,8 @@ def in_time(act: Callable[[], object]) -> bool:
 
 def enter(store: Store, ledger_id: int, *texts: bytes) -> tuple[Run, Turn[Load]]:
     committer = store._committer
-    entered = committer.enter(store._parts.tails.of(ledger_id), lambda end: end.append(texts))
+    access = store.ledger(ledger_id)._access
+    entered = committer.enter(store._parts.tails.of(ledger_id), access, lambda end: end.append(texts, access))
     assert entered is not None
     return entered
 

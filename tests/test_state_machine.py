@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from ledger_model import LedgerModel
-from promises import look
+from promises import PASSWORDS, look
 from simulated_store import shape_of, sit_down
 
 from recovery.crashlab import (
@@ -40,12 +40,13 @@ from recovery.crashlab import (
     Verb,
     When,
 )
-from storage.codec.record import CRC32C_OVERHEAD, LENGTH_SIZE
-from storage.entry import NO_ENTRY, Entry
+from storage.codec.record import front_size
+from storage.entry import NO_ENTRY, DigestType, Entry
 from storage.errors import (
     DiskFull,
     EntryTooLarge,
     EntryUnreadable,
+    LedgerFenced,
     NoSuchEntry,
     NoSuchLedger,
     Overloaded,
@@ -68,10 +69,13 @@ if TYPE_CHECKING:
 
     Death = tuple[int, bool, Fate | None]
 
-LEDGERS = (1, 2, 1 << 40)
+MORTAL = (2, 20, 21)
+"""The ledgers that are fenced and deleted; one has a password, and one digests with a key besides."""
+
+LEDGERS = (1, *MORTAL, 1 << 40)
+DIGESTS = {21: DigestType.MAC}
 Item = TypeVar("Item")
 
-OVERHEAD = LENGTH_SIZE + CRC32C_OVERHEAD
 TIMED = ("ledgerstore-timer", "ledgerstore-seal")
 """Workers that come back again and again."""
 
@@ -82,6 +86,8 @@ STEPS_MAX = 3000
 """More steps of workers than there can be work for: they go round in circles."""
 
 ledgers = st.sampled_from(LEDGERS)
+mortals = st.sampled_from(MORTAL)
+immortals = st.sampled_from([one for one in LEDGERS if one not in MORTAL])
 sizes = st.sampled_from([0, 9, 60, 60, 200, 700, 1500])
 cuts = st.one_of(
     st.none(),
@@ -180,13 +186,16 @@ class StoreMachine(RuleBasedStateMachine):
         confirmed = said if is_behind or not is_last else entry_id - 1
         entry = Entry(ledger_id, entry_id, confirmed, 1000 * size + entry_id, self._payload(size))
         with self._crashes():
-            self._add(lambda: self.model.added(entry), lambda: self._store.add(entry))
+            self._add(
+                lambda: self._made(self.model.added(entry)),
+                lambda: self._store.add(entry, DIGESTS.get(ledger_id), PASSWORDS.get(ledger_id, b"")),
+            )
 
     @rule(ledger_id=ledgers, sizes=st.lists(sizes, min_size=1, max_size=4))
     def submit(self, ledger_id: int, sizes: list[int]) -> None:
         for size in sizes:
             payload = self._payload(size)
-            waits = self._store._committer.turnstile.open.load.size + OVERHEAD + len(payload)
+            waits = self._store._committer.turnstile.open.load.size + overhead(ledger_id) + len(payload)
             if waits >= self.shape.config.group_size_max:
                 self._finish_turn()  # or who submits would wait for it
             with self._crashes():
@@ -207,18 +216,26 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     def _appended(self, ledger_id: int, payloads: Sequence[bytes]) -> Run:
-        return self.model.appended(ledger_id, payloads, self.shape.config.group_size_max, OVERHEAD)
+        limit = self.shape.config.group_size_max
+        return self._made(self.model.appended(ledger_id, payloads, limit, overhead(ledger_id)))
+
+    def _made(self, run: Run) -> Run:
+        ledger_id = run.entries[0].ledger_id
+        self.model.facts.made(ledger_id, DIGESTS.get(ledger_id, DigestType.CRC32C))
+        return run
 
     def _add(self, hand_over: Callable[[], Run], call: Callable[[], object]) -> None:
         refusal = self._refusal()
         run = hand_over()
         try:
             answer = call()
-        except (Overloaded, DiskFull, StoreFailed, EntryUnreadable) as error:
+        except (Overloaded, DiskFull, StoreFailed, EntryUnreadable, LedgerFenced) as error:
             self._hear()
             self._hear_error(run, error)
         else:
             self._hear()
+            known = self.model.facts.of(run.entries[0].ledger_id)
+            assert not known.fence_answered, "an add has passed a fence"
             self.model.answered(run)
             assert answer in (None, run.ids[0], range(run.ids[0], run.ids[-1] + 1)), answer
             assert refusal is None, f"added, and expected {refusal}"
@@ -237,6 +254,9 @@ class StoreMachine(RuleBasedStateMachine):
             case DiskFull():
                 assert self.is_faulty, "refused, and there is space"
                 self._refused(run)
+            case LedgerFenced():
+                assert self.model.facts.of(run.entries[0].ledger_id).fence_asked, "nobody has fenced it"
+                self.model.refused(run)
             case EntryUnreadable():
                 assert self.is_planted, "unreadable without an error of the disk"
                 self.model.refused(run)
@@ -271,7 +291,7 @@ class StoreMachine(RuleBasedStateMachine):
         run = self._appended(ledger_id, [payload])
         try:
             future = self._ledger(ledger_id).submit(payload)
-        except (Overloaded, DiskFull, StoreFailed, EntryUnreadable) as error:
+        except (Overloaded, DiskFull, StoreFailed, EntryUnreadable, LedgerFenced) as error:
             self._hear_error(run, error)
             return
         self._submitted.append((run, future))
@@ -293,6 +313,66 @@ class StoreMachine(RuleBasedStateMachine):
             else:
                 assert future.result() == run.ids[0]
                 self.model.answered(run)
+
+    # ── what is said of ledgers ───────────────────────────────────────────────────────────────────────
+
+    @precondition(lambda self: self._turn is None)
+    @rule(ledger_id=mortals, death=deaths)
+    def fence(self, ledger_id: int, death: Death | None) -> None:
+        self._die_soon(death)
+        with self._crashes():
+            self._say(ledger_id, lambda: self._fence(ledger_id))
+
+    def _fence(self, ledger_id: int) -> None:
+        self.model.facts.fence(ledger_id)
+        last = self._ledger(ledger_id).fence()
+        self._hear()
+        self.model.facts.fenced(ledger_id)
+        assert last == (None if self.model.last(ledger_id) == NO_ENTRY else self.model.last(ledger_id))
+
+    @precondition(lambda self: self._turn is None)
+    @rule(ledger_id=ledgers, number=st.integers(0, 60), death=deaths)
+    def confirm(self, ledger_id: int, number: int, death: Death | None) -> None:
+        self._die_soon(death)
+        with self._crashes():
+            self._say(ledger_id, lambda: self._confirm(ledger_id, number))
+
+    def _confirm(self, ledger_id: int, number: int) -> None:
+        self.model.facts.confirm(ledger_id, number)
+        self._ledger(ledger_id).set_explicit_lac(number)
+        self._hear()
+        self.model.facts.confirmed(ledger_id, number)
+
+    def _say(self, ledger_id: int, say: Callable[[], None]) -> None:
+        self.model.facts.made(ledger_id, DIGESTS.get(ledger_id, DigestType.CRC32C))
+        try:
+            say()
+        except (DiskFull, StoreFailed, EntryUnreadable):
+            self._hear()
+            assert self.is_faulty, "refused without an error of the disk"
+
+    @precondition(lambda self: self._turn is None)
+    @rule(ledger_id=mortals, death=deaths)
+    def delete(self, ledger_id: int, death: Death | None) -> None:
+        self._die_soon(death)
+        with self._crashes():
+            self.model.going.add(ledger_id)
+            try:
+                self._ledger(ledger_id).delete()
+            except NoSuchLedger:
+                self._hear()
+                self.model.going.discard(ledger_id)
+                assert ledger_id not in self.model.ledgers()
+            except DiskFull:
+                self._hear()
+                self.model.going.discard(ledger_id)
+                assert self.is_faulty, "refused, and there is space"
+            except (StoreFailed, EntryUnreadable):
+                self._hear()
+                assert self.is_faulty, "failed without an error of the disk"
+            else:
+                self._hear()
+                self.model.erased(ledger_id)
 
     # ── turns, workers, checkpoints ───────────────────────────────────────────────────────────────────
 
@@ -431,7 +511,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.disk.limit(self.disk._machine.platter.used() + room)
         self.append(ledger_id, sizes)
 
-    @rule(ledger_id=ledgers)
+    @rule(ledger_id=immortals)
     def mend(self, ledger_id: int) -> None:
         """Space is back: everything goes on by itself, unless the store has failed."""
         self._mend()
@@ -621,7 +701,12 @@ class StoreMachine(RuleBasedStateMachine):
         return self._sitting.store
 
     def _ledger(self, ledger_id: int) -> Ledger:
-        return self._store.ledger(ledger_id)
+        return self._store.ledger(ledger_id, DIGESTS.get(ledger_id), PASSWORDS.get(ledger_id, b""))
+
+
+def overhead(ledger_id: int) -> int:
+    """What a record of the ledger takes beside its payload."""
+    return front_size(DIGESTS.get(ledger_id, DigestType.CRC32C))
 
 
 def _taken(items: Iterator[Item]) -> tuple[list[Item], Exception | None]:

@@ -31,6 +31,9 @@ COMMANDS = {
     "mark": _Entry("recovery.shell.mark", "Where replay begins: the lastMark of each ledger directory."),
     "journal": _Entry("recovery.shell.journal", "List a journal's records and check their digests."),
     "log": _Entry("recovery.shell.log", "List an entry log's entries, or its bytes per ledger."),
+    "ledgers": _Entry("recovery.shell.ledgers", "List a store's ledgers: entries, bytes, fenced, where."),
+    "ledger": _Entry("recovery.shell.ledger", "Show what is known of a ledger, and where its entries are."),
+    "read": _Entry("recovery.shell.read", "Read a ledger's entries and check their digests."),
     "explain": _Entry("recovery.shell.explain", "The bytes around an offset, field by field."),
     "rebuild-index": _Entry("recovery.shell.rebuild_index", "Make the index again from logs and journals."),
 }
@@ -42,6 +45,8 @@ ALIASES = {
     "readlog": ["log"],
     "readlogmetadata": ["log", "--metadata"],
     "listfilesondisc": ["files"],
+    "listledgers": ["ledgers"],
+    "readledger": ["read"],
     "rebuild-db-ledger-locations-index": ["rebuild-index"],
     "rebuild-db-ledgers-index": ["rebuild-index"],
 }

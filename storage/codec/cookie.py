@@ -6,8 +6,10 @@
     ledgerDirs: "1\\t/data/ledgers"             a count and as many paths, joined by tabs
     instanceId: "…"
     indexDirs: "…"                             only when they are not the ledger directories
+    # ledgerstore 0123456789abcdef…            ours: the store id, where the instance id no longer says it
 
-Version 3 has four plain lines: 3, host, journal directory, ledger directories.
+Protobuf takes a line that begins with # for a comment, so that a bookie ignores ours. Version 3 has four
+plain lines: 3, host, journal directory, ledger directories.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ _FIELD = re.compile(r'(\w+):\s*"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))")
 _NAMED_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 _WRITTEN_ESCAPES = {ord("\\"): r"\\", ord('"'): r"\"", ord("\n"): r"\n", ord("\t"): r"\t", ord("\r"): r"\r"}
+_STORE_ID = re.compile(r"# ledgerstore ([0-9a-f]{32})")
 _KNOWN = ("bookieHost", "journalDir", "ledgerDirs", "instanceId", "indexDirs")
 
 
@@ -41,6 +44,8 @@ class Cookie:
     instance_id: str | None = None
     index_directories: tuple[str, ...] | None = None
     layout_version: int = VERSION
+    store_id: str | None = None
+    """What the logs' headers say, in hexadecimal. `None`: it follows from the instance id."""
 
 
 def encode(cookie: Cookie) -> bytes:
@@ -57,6 +62,7 @@ def encode(cookie: Cookie) -> bytes:
         "indexDirs": None if cookie.index_directories is None else _join(cookie.index_directories),
     }
     lines = [f'{name}: "{_escape(value)}"' for name, value in fields.items() if value is not None]
+    lines += [] if cookie.store_id is None else [f"# ledgerstore {cookie.store_id}"]
     return "\n".join([str(cookie.layout_version), *lines, ""]).encode()
 
 
@@ -91,10 +97,13 @@ def _decode_plain(text: str) -> Cookie | Torn | Damaged:
 
 def _decode_fields(text: str, version: int, offset: int) -> Cookie | Torn | Damaged:
     fields: dict[str, str] = {}
+    store_id = None
     for line in text.split("\n"):
         match = _FIELD.fullmatch(line.strip())
         if match:
             fields[match.group(1)] = _unescape(match.group(2))
+        elif comment := _STORE_ID.fullmatch(line.strip()):
+            store_id = comment.group(1)
         elif line.strip():
             return Damaged(offset, Flaw.BAD_TEXT, "a line that is no field")
         offset += len(line.encode()) + 1
@@ -106,7 +115,10 @@ def _decode_fields(text: str, version: int, offset: int) -> Cookie | Torn | Dama
     if ledgers is None or indexes is None:
         return Damaged(0, Flaw.BAD_TEXT, "the count of directories disagrees with their list")
     journals = tuple(fields["journalDir"].split(","))
-    return Cookie(fields["bookieHost"], journals, ledgers, fields.get("instanceId"), indexes or None, version)
+    instance_id = fields.get("instanceId")
+    return Cookie(
+        fields["bookieHost"], journals, ledgers, instance_id, indexes or None, version, store_id
+    )
 
 
 def _no_field(name: str) -> Damaged:

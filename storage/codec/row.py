@@ -1,7 +1,7 @@
 """One ledger row: a msgpack array with a checksum; the same bytes in `ledgers.rows` and in the index.
 
     ├ version, ledger, change, digest type, known by, master key, fenced, explicit LAC,
-      last entry, tombstone, in limbo ┼ crc u32 ┤
+      tombstone, in limbo ┼ crc u32 ┤
 
     tombstone   nil │ journal id, offset │ journal id, offset, log id, log offset
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 _CHECKSUM = struct.Struct(">I")
-_FIELDS = 11
+_FIELDS = 10
 
 
 def encode(row: LedgerRow) -> bytes:
@@ -42,7 +42,6 @@ def encode(row: LedgerRow) -> bytes:
             row.master_key,
             row.fenced,
             row.explicit_lac,
-            row.last_entry_id,
             _pack_tombstone(row.tombstone),
             row.in_limbo,
         )
@@ -77,7 +76,7 @@ def decode(data: Buffer) -> LedgerRow | Damaged:
 
 
 def _row(fields: tuple[Any, ...]) -> LedgerRow | Damaged:
-    _, ledger_id, change, digest, known_by, key, fenced, lac, last, tombstone, in_limbo = fields
+    _, ledger_id, change, digest, known_by, key, fenced, lac, tombstone, in_limbo = fields
     if {type(fenced), type(in_limbo)} != {bool} or {type(digest), type(known_by)} - {int, type(None)}:
         return Damaged(0, Flaw.BAD_FIELD, "a field of the wrong kind")
     try:
@@ -89,7 +88,6 @@ def _row(fields: tuple[Any, ...]) -> LedgerRow | Damaged:
             key,
             fenced,
             lac,
-            last,
             _unpack_tombstone(tombstone),
             in_limbo,
         )
@@ -112,10 +110,9 @@ def _unpack_tombstone(numbers: object) -> Tombstone | None:
 
 def _holds(row: LedgerRow) -> bool:
     """Whether every field is of the kind and in the range that `encode` writes."""
-    optional_ids = () if row.last_entry_id is None else (row.last_entry_id,)
     blobs = (row.master_key, row.explicit_lac)
     return (
-        all(map(_is_id, (row.ledger_id, row.change, *optional_ids, *_places(row.tombstone))))
+        all(map(_is_id, (row.ledger_id, row.change, *_places(row.tombstone))))
         and all(blob is None or type(blob) is bytes for blob in blobs)
         and (row.tombstone is None or row.tombstone.log is None or row.tombstone.log.log_id <= LOG_ID_MAX)
     )

@@ -214,7 +214,7 @@ FIRST_GROUP = seal.first_group_start(4096)
 ORIGIN = entrylog.Origin(bytes(range(0xA0, 0xB0)), 7, LogPosition(0x1F3, 8237))
 SEAL = seal.Seal(JOURNAL_ID, SALT, 1, FIRST_GROUP, JournalPosition(JOURNAL_ID - 1, 8192), 2)
 MARK = mark.Mark(JournalPosition(JOURNAL_ID, 8192), mark.Trailer(7, JOURNAL_ID, LogPosition(0x1F4, 1622), 4))
-ROW = LedgerRow(1, 3, DigestType.CRC32C, master_key=digest.master_key(PASSWORD), last_entry_id=1)
+ROW = LedgerRow(1, 3, DigestType.CRC32C, master_key=digest.master_key(PASSWORD))
 COOKIE = cookie.Cookie("127.0.0.1:3181", ("/data/journal",), ("/data/ledgers",), "inst-1")
 
 Example = tuple[int, bytes]
@@ -962,7 +962,7 @@ def test_names_of_files_are_parsed_as_told() -> None:
 def test_a_bookie_takes_up_none_of_our_own_names() -> None:
     ours = [name for name, _, writer in cells("names", (0, 1, 2)) if writer.startswith("us")]
 
-    assert len(ours) == 10
+    assert len(ours) == 11
     assert not any(name.endswith((".txn", ".log", ".log.compacting", ".compacted")) for name in ours)
 
 

@@ -1,9 +1,10 @@
 """Both sides' view of the same files, held against each other; a line for each difference.
 
-A directory of ours that was closed must look the same to a real bookie, exactly. One that was killed or torn
-is handed to it as it lies: its replay knows no seals, and takes what frames. So one thing is allowed there, and
-only there: where our recovery cuts a torn tail, or passes over what was void, the bookie may show what its own
-scan lists at those places. Everything else is as exact as before.
+What counts in a directory of ours must be listed by BookKeeper's scans and served by a real bookie: the same
+ledgers, the same entries, the same bytes, nothing missing and nothing more. A bookie knows neither seals nor
+the ends of our logs, and takes whatever frames. So one thing is allowed where a directory is handed to it as a
+crash has left it, and only there: where nobody vouches for the bytes, that is in what our recovery cuts, passes
+over or leaves behind, it may find what its own scans list at those places.
 
 A bookie knows no tombstones: what we have deleted may come back to it, beside what we show.
 """
@@ -15,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Set
+    from collections.abc import Iterator, Mapping, Set
 
-    from shown import Access, LedgerShown, Place, Scans, Shown
+    from ours import Sound
+    from shown import LedgerShown, Scans, Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +31,26 @@ class Allowance:
     deleted: Set[int] = frozenset()
     """Ledgers that were deleted at some time, and perhaps made again."""
     cut: Mapping[tuple[int, int], Set[str]] = field(default_factory=dict)
-    """By ledger and entry id, the bytes that stand where our recovery takes nothing, by their SHA-256."""
+    """By ledger and entry id, the bytes that stand where nobody vouches for them, by their SHA-256."""
     cut_facts: Set[int] = frozenset()
     """Ledgers of which a fence, a key or a confirmation stands at such a place."""
 
-    def with_cut(self, theirs: Scans, is_taken: Callable[[Place], bool]) -> Allowance:
-        """The same, and what their scan lists where our recovery takes nothing."""
+    def with_cut(self, theirs: Scans, sound: Sound) -> Allowance:
+        """The same, and what their scans list where nobody vouches for it."""
+        journals = [found for found in theirs.journals if not sound.has_journal(found.place)]
+        logs = [found for found in theirs.logs if not sound.has_log(found.place)]
         cut: dict[tuple[int, int], set[str]] = defaultdict(set)
-        facts = set()
-        for found in theirs.journals:
-            if is_taken(found.place):
-                continue
-            if found.entry_id < 0:
-                facts.add(found.ledger_id)
-            else:
-                cut[found.ids].add(found.sha256)
-        return Allowance(self.rewritten, self.deleted, cut, facts)
+        for found in (*journals, *logs):
+            cut[found.ids].add(found.sha256)
+        cut_facts = {found.ledger_id for found in journals if found.entry_id < 0}
+        return Allowance(self.rewritten, self.deleted, cut, cut_facts)
 
 
-def scans(ours: Shown, theirs: Scans, is_taken: Callable[[Place], bool], allowed: Allowance) -> Iterator[str]:
-    """What lies in the files, by their scans, against what our recovery shows."""
-    yield from (f"their scan: {problem}" for problem in theirs.problems)
-    sound = [found for found in theirs.journals if found.entry_id >= 0 and is_taken(found.place)]
+def scans(ours: Shown, theirs: Scans, sound: Sound, allowed: Allowance) -> Iterator[str]:
+    """What counts of the files, as their scans list it, against what our recovery shows."""
+    journals = [found for found in theirs.journals if sound.has_journal(found.place) and found.entry_id >= 0]
     listed: dict[tuple[int, int], set[str]] = defaultdict(set)
-    for found in (*theirs.logs, *sound):
+    for found in (*journals, *(found for found in theirs.logs if sound.has_log(found.place))):
         listed[found.ids].add(found.sha256)
     loose = allowed.rewritten | allowed.deleted
     for ledger_id, ledger in ours.items():

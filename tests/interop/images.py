@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
 from compare import Allowance
 from crash_sim import record
-from ours import View, of_store
+from ours import View, log_ends, of_store
 from promises import look
 from simulated_store import DELETED, REPLICA, Trouble, World, sit_down
 
@@ -39,10 +39,8 @@ ALLOWED = Allowance(rewritten={REPLICA}, deleted={*DELETED})
 class Image:
     """A disk, and what our recovery of it shows."""
 
-    name: str
     disk: SimulatedDisk
     view: View
-    is_closed: bool
     violations: tuple[str, ...]
     """What of our own promises does not hold: a matter of the crash simulation, and told all the same."""
 
@@ -76,7 +74,7 @@ def killed(seed: int) -> Image:
     world.disk.kill()
     twin = world.disk.copy()
     store = sit_down(twin, world.shape.config, dice).store
-    return _image(f"killed-{seed}", world.disk, store, world.promises, is_closed=False)
+    return _image(world.disk, store, world.promises)
 
 
 def cut(seed: int) -> Image:
@@ -88,9 +86,7 @@ def cut(seed: int) -> Image:
     (fate,) = dice.choices(fates, (6, 1, 1))
     moment.disk.power_cut(fate)
     store = sit_down(moment.disk, world.shape.config, dice).store
-    image = _image(f"cut-{seed}", moment.disk, store, moment.promises, is_closed=True)
-    store.close()
-    return image
+    return _closed(_image(moment.disk, store, moment.promises), store)
 
 
 def history(seed: int) -> Image:
@@ -98,16 +94,17 @@ def history(seed: int) -> Image:
     world = World(seed, Trouble.CRASHES)
     world.run(HISTORY_STEPS)
     world.disk.stop_before(_NEVER)
-    image = _image(f"history-{seed}", world.disk, world._store, world.promises, is_closed=True)
-    world._store.close()
-    return image
+    return _closed(_image(world.disk, world._store, world.promises), world._store)
 
 
-def _image(
-    name: str, disk: SimulatedDisk, store: Store, promises: Promises, *, is_closed: bool
-) -> Image:
+def _image(disk: SimulatedDisk, store: Store, promises: Promises) -> Image:
     violations = promises.violations(look(store))
-    return Image(name, disk, of_store(store), is_closed, tuple(violations))
+    return Image(disk, of_store(store), tuple(violations))
+
+
+def _closed(image: Image, store: Store) -> Image:
+    store.close()
+    return replace(image, view=replace(image.view, log_ends=log_ends(store)))
 
 
 KINDS = {"killed": killed, "cut": cut, "history": history}

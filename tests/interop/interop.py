@@ -16,7 +16,7 @@ import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
 from random import Random
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from ours import View
     from shown import Access
-
-    Accesses = Mapping[int, Access]
 
 WORKLOADS = range(60)
 IMAGES = range(50)
@@ -144,88 +142,71 @@ def _torn(bench: Bench, seed: int) -> Iterator[str]:
 def _as_it_lies(bench: Bench, seed: int, known: workloads.Known, torn: Torn) -> Iterator[str]:
     """The directory as the workload has left it, and again when our recovery has been over it."""
     recovered = bench.copy()
-    view = ours.opened(recovered, workloads.config_of(seed))
+    view, closed = ours.opened(recovered, workloads.config_of(seed))
     yield from known.violations(view, torn)
     accesses = view.accesses({one: access.password for one, access in workloads.accesses_of(seed).items()})
     allowed = Allowance(known.rewritten, known.deleted)
-    yield from _handed_over(bench, bench.original, view, accesses, allowed, End.AS_IT_LIES)
-    yield from _handed_over(bench, recovered, view, accesses, allowed, End.CLOSED)
-    yield from _back_again(bench, recovered, view, accesses, allowed)
+    yield from _handed_over(bench, bench.original, Handed(view, accesses, allowed))
+    yield from _handed_over(bench, recovered, Handed(closed, accesses, allowed))
+    yield from _back_again(bench, recovered, Handed(closed, accesses, allowed))
     if workloads.keeps_all_journals(seed):
-        yield from _replayed(bench, view, accesses, allowed)
+        yield from _handed_over(bench, bench.original, Handed(view, accesses, allowed, Proof.JOURNALS))
     bench.figures.workloads += 1
 
 
-class End(Enum):
-    """How a directory of ours was left."""
+class Proof(Enum):
+    """What a bookie is given."""
 
-    CLOSED = "nothing is open: what the bookie finds is what we show"
-    AS_IT_LIES = "killed, torn, or closed: the bookie may find what our recovery cuts"
+    FILES = "journals and logs: the index is made again by its own tools, which fence everything"
+    JOURNALS = "the journals alone, from the first on: fences, keys and confirmations come from their records"
 
 
-def _handed_over(
-    bench: Bench, directory: Path, view: View, accesses: Accesses, allowed: Allowance, end: End
-) -> Iterator[str]:
-    """A directory of ours, listed and served by theirs."""
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What we show of a directory, and what a bookie may show beside it."""
+
+    view: View
+    accesses: Mapping[int, Access]
+    allowed: Allowance
+    proof: Proof = Proof.FILES
+
+
+def _handed_over(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
+    """A directory of ours, as it lies; if the bookie refuses to start, when it was prepared for it."""
     try:
-        yield from list(_looked_at(bench, bench.copy(directory), view, accesses, allowed, end))
+        yield from list(_looked_at(bench, bench.copy(directory), handed))
     except (BookieRefused, CommandFailed) as problem:
-        bench.figures.prepared.append(f"{bench.directory.name} {end.name}: {str(problem)[:150]}")
+        bench.figures.prepared.append(f"{bench.directory.name} {handed.proof.name}: {str(problem)[:150]}")
         prepared = bench.copy(directory)
-        _prepare(prepared)
-        yield from _looked_at(bench, prepared, view, accesses, allowed, End.AS_IT_LIES)
+        ours.hand_over(prepared, handed.view)
+        yield from _looked_at(bench, prepared, handed)
 
 
-def _looked_at(
-    bench: Bench, handed: Path, view: View, accesses: Accesses, allowed: Allowance, end: End
-) -> Iterator[str]:
-    is_taken = ours.taken(handed, view.rows)
-    scans = their_scans(bench.driver, handed)
-    yield from compare.scans(view.shown, scans, is_taken, allowed)
-    if end is End.AS_IT_LIES:
-        allowed = allowed.with_cut(scans, is_taken)
-    theirs = their_bookie(bench.driver, handed, accesses, rebuild=True)
-    yield from compare.served(view.shown, theirs, allowed)
+def _looked_at(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
+    sound, shown = ours.sound(directory, handed.view), handed.view.shown
+    scans = their_scans(bench.driver, directory)
+    allowed = handed.allowed.with_cut(scans, sound)
+    if handed.proof is Proof.JOURNALS:
+        current = directory / "ledgers" / "current"
+        shutil.rmtree(current)
+        current.mkdir()
+        theirs = their_bookie(bench.driver, directory, handed.accesses, keys=True)
+        yield from compare.facts(shown, theirs, allowed)
+    else:
+        yield from compare.scans(shown, scans, sound, allowed)
+        theirs = their_bookie(bench.driver, directory, handed.accesses, rebuild=True)
+    yield from compare.served(shown, theirs, allowed)
     bench.figures.entries += sum(len(ledger.entries) for ledger in theirs.values())
 
 
-def _back_again(
-    bench: Bench, directory: Path, view: View, accesses: Accesses, allowed: Allowance
-) -> Iterator[str]:
+def _back_again(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
     """What a bookie has run on is ours again, with all that was in it."""
-    handed = bench.copy(directory)
-    try:
-        their_bookie(bench.driver, handed, accesses, rebuild=True)
-    except (BookieRefused, CommandFailed):
-        return  # what it had to be prepared for is a matter of the way there
-    ours.take_over(handed)
-    back = ours.opened(handed, made.CONFIG)
-    yield from compare.same(view.shown, back.shown, allowed)
-
-
-def _prepare(directory: Path) -> None:
-    """What may have to be done to a directory of ours before a bookie starts on it."""
-    current = directory / "ledgers" / "current"
-    # Its rebuilt index has no keys. A journal begins with those of its ledgers; the mark may lie behind them.
-    mark = (current / "lastMark").read_bytes()
-    (current / "lastMark").write_bytes(mark[:8] + bytes(8) + mark[16:])
-    # Behind the durable end of a log lies what a crash has left of a checkpoint: it takes that for entries.
-    for path, end in ours.sound_ends(directory).items():
-        with path.open("r+b") as file:
-            file.truncate(end)
-
-
-def _replayed(bench: Bench, view: View, accesses: Accesses, allowed: Allowance) -> Iterator[str]:
-    """The journals alone, from the first on: then a bookie has everything from their records, keys too."""
-    handed = bench.copy()
-    current = handed / "ledgers" / "current"
-    shutil.rmtree(current)
-    current.mkdir()
-    scans = their_scans(bench.driver, handed)
-    allowed = allowed.with_cut(scans, ours.taken(handed, view.rows))
-    theirs = their_bookie(bench.driver, handed, accesses, keys=True)
-    yield from compare.served(view.shown, theirs, allowed)
-    yield from compare.facts(view.shown, theirs, allowed)
+    returned = bench.copy(directory)
+    ours.hand_over(returned, handed.view)
+    their_bookie(bench.driver, returned, handed.accesses, rebuild=True)
+    ours.take_over(returned, handed.allowed.deleted)
+    back, _ = ours.opened(returned, made.CONFIG)
+    yield from compare.same(handed.view.shown, back.shown, handed.allowed)
 
 
 def image(kind: str, seed: int) -> Case:
@@ -237,8 +218,7 @@ def _image(bench: Bench, found: images.Image) -> Iterator[str]:
     images.materialise(found.disk, bench.original)
     yield from (f"our own recovery: {violation}" for violation in found.violations)
     accesses = found.view.accesses(PASSWORDS)
-    end = End.CLOSED if found.is_closed else End.AS_IT_LIES
-    yield from _handed_over(bench, bench.original, found.view, accesses, images.ALLOWED, end)
+    yield from _handed_over(bench, bench.original, Handed(found.view, accesses, images.ALLOWED))
     bench.figures.images += 1
 
 
@@ -258,7 +238,7 @@ def _real(bench: Bench, seed: int) -> Iterator[str]:
     yield from compare.listed(scans, their_scans(bench.driver, bench.copy()))
     yield from made.differences(manifest, ours.of_files(scans), kind)
     accesses, adopted = made.accesses(manifest), bench.copy()
-    ours.take_over(adopted)
+    ours.take_over(adopted, set())
     with open_store(adopted, made.CONFIG) as store:
         view = ours.of_store(store)
         yield from made.differences(manifest, view.shown, kind)
@@ -267,7 +247,8 @@ def _real(bench: Bench, seed: int) -> Iterator[str]:
     if kind.storage == "db":
         served = their_bookie(bench.driver, bench.copy(), accesses)
         yield from compare.served(view.shown, served)
-    yield from _handed_over(bench, adopted, grown, accesses, Allowance(), End.CLOSED)
+    grown = replace(grown, log_ends=ours.log_ends(store))
+    yield from _handed_over(bench, adopted, Handed(grown, accesses, Allowance()))
     bench.figures.entries += len(view.data)
     bench.figures.directories += 1
 

@@ -17,10 +17,12 @@ from recovery import open_store
 from recovery.chain import judge
 from recovery.declared import DeclaredByRows
 from recovery.founding import Layout
+from recovery.lineage import origin_of, read_header
 from recovery.replay import _ranges
 from storage import StoreConfig, entrylog_scan, filenames, lastmark
 from storage.codec import entry as entry_codec
 from storage.codec import journal as journal_codec
+from storage.codec.journal import HEADER_SIZE_MAX
 from storage.codec.mark import Mark
 from storage.codec.survey import EntryVerifier
 from storage.entry_logs import log_ids
@@ -28,13 +30,13 @@ from storage.entrylog_reader import EntryLogReader, LogEntry
 from storage.journal_reader import JournalReader, StoredPadding, StoredRecord
 from storage.journal_scan import scan
 from storage.journals import journal_ids
-from storage.outcome import Damaged, EndOfData, Stop
+from storage.outcome import Damaged, EndOfData
 from storage.position import LENGTH_WORD_SIZE, START
 from storage.posix_files import PosixDirectory
 from storage.warden import confirmed_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
     from storage.row import LedgerRow
     from storage.store import Store
@@ -50,6 +52,8 @@ class View:
     data: Mapping[tuple[int, int], bytes]
     """By ledger and entry id, the entry's bytes."""
     rows: Mapping[int, LedgerRow]
+    log_ends: Mapping[int, int]
+    """Of each entry log that counts where its durable content ends."""
 
     def payloads(self) -> dict[tuple[int, int], bytes]:
         return {ids: data[self._payload_start(ids[0]) :] for ids, data in self.data.items()}
@@ -81,7 +85,12 @@ def of_store(store: Store) -> View:
     for (ledger_id, entry_id), one in data.items():
         entries[ledger_id][entry_id] = sha256(one)
     shown = {ledger_id: _ledger(entries[ledger_id], row) for ledger_id, row in rows.items()}
-    return View(shown, data, rows)
+    return View(shown, data, rows, log_ends(store))
+
+
+def log_ends(store: Store) -> dict[int, int]:
+    """As the last checkpoint has left them; of a closed store too."""
+    return dict(store._parts.checkpointer.state.log_ends)
 
 
 def _ledger(entries: Mapping[int, str], row: LedgerRow) -> LedgerShown:
@@ -93,36 +102,92 @@ def _ledger(entries: Mapping[int, str], row: LedgerRow) -> LedgerShown:
     )
 
 
-def opened(directory: Path, config: StoreConfig) -> View:
-    """What opening shows; closed behind it."""
+def opened(directory: Path, config: StoreConfig) -> tuple[View, View]:
+    """What opening shows, and the same when the store is closed."""
     with closing(open_store(directory, config)) as store:
-        return of_store(store)
+        view = of_store(store)
+    return view, replace(view, log_ends=log_ends(store))
 
 
 class NotRebuilt(AssertionError):
     """`ledgerstore rebuild-index` has found something, or could not do it."""
 
 
-def take_over(directory: Path) -> None:
-    """A bookie's directory becomes a store of ours, as its users do it."""
+def take_over(directory: Path, deleted: Set[int]) -> None:
+    """A bookie's directory becomes a store of ours, as its users do it.
+
+    What has come back of these ledgers it must tell, and nothing else.
+    """
     command = [Path(sys.executable).with_name("ledgerstore"), "rebuild-index", directory]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
+    findings = [line for line in done.stderr.splitlines() if line.startswith("finding: ")]
+    strange = [line for line in findings if not any(f"LGR-003 ledger {one}:" in line for one in deleted)]
+    if strange or done.returncode != (1 if findings else 0):
         raise NotRebuilt(f"exit {done.returncode}: {done.stderr}")
 
 
-def taken(directory: Path, rows: Mapping[int, LedgerRow]) -> Callable[[Place], bool]:
-    """Whether our replay would take the journal record that stands there, if it began with the oldest file.
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The parts of a directory of ours that count. The rest nobody vouches for: torn tails, what was void
+    before the next journal was begun, and what an interrupted checkpoint has left in the logs."""
 
-    What it would not take is a torn tail, or was void before the next journal was begun.
-    """
+    journals: Mapping[int, Sequence[tuple[int, int]]]
+    logs: Mapping[int, int]
+
+    def has_journal(self, place: Place) -> bool:
+        """Whether our replay would take the record there, if it began with the oldest journal."""
+        return any(start <= place.offset < end for start, end in self.journals[place.file])
+
+    def has_log(self, place: Place) -> bool:
+        return place.offset < self.logs.get(place.file, 0)
+
+
+def sound(directory: Path, view: View) -> Sound:
+    """What counts of the directory that has shown this."""
     journals = Layout(PosixDirectory(directory)).journal
     scans = {}
     for number in journal_ids(journals):
         with journals.open(filenames.journal(number)) as file:
-            scans[number] = scan(JournalReader(file, number), EntryVerifier(DeclaredByRows(rows)))
+            scans[number] = scan(JournalReader(file, number), EntryVerifier(DeclaredByRows(view.rows)))
     ranges = {one.scan.journal_id: list(_ranges(one)) for one in judge(START, scans).standings}
-    return lambda place: any(start <= place.offset < end for start, end in ranges[place.file])
+    return Sound(ranges, _ends(directory, view))
+
+
+def _ends(directory: Path, view: View) -> dict[int, int]:
+    ledgers = Layout(PosixDirectory(directory)).ledgers
+    ends = {}
+    for number in log_ids(ledgers):
+        is_ours = origin_of(read_header(ledgers, number)) is not None
+        if is_ours and number in view.log_ends:
+            ends[number] = view.log_ends[number]
+        elif not is_ours:
+            # Of a bookie's log nobody has noted where it ended: all of it counts that is sound.
+            ends[number] = (Path(ledgers.path) / filenames.entry_log(number)).stat().st_size
+    return ends
+
+
+def hand_over(directory: Path, view: View) -> None:
+    """Leaves nothing in a directory of ours that a bookie, or its tools, could take for what it is not."""
+    found, layout = sound(directory, view), Layout(PosixDirectory(directory))
+    for number, ranges in found.journals.items():
+        path = Path(layout.journal.path) / filenames.journal(number)
+        end = max((end for _, end in ranges), default=HEADER_SIZE_MAX)
+        with path.open("r+b") as file:
+            # As long as before: a journal is zeros behind its records.
+            size = file.seek(0, 2)
+            file.truncate(min(end, size))
+            file.truncate(size)
+    for number in log_ids(layout.ledgers):
+        path = Path(layout.ledgers.path) / filenames.entry_log(number)
+        if number not in found.logs:
+            path.unlink()
+        else:
+            with path.open("r+b") as file:
+                file.truncate(min(found.logs[number], file.seek(0, 2)))
+    # A bookie's rebuilt index has no keys. A journal begins with those of its ledgers, the mark is behind them.
+    path = Path(layout.ledgers.path) / filenames.LAST_MARK
+    mark = path.read_bytes()
+    path.write_bytes(mark[:8] + bytes(8) + mark[16:])
 
 
 # ── the files ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -171,19 +236,6 @@ def _log_entries(layout: Layout, maps: dict[int, Mapping[int, int]], problems: l
 def _found(place: Place, data: bytes) -> Found:
     ledger_id, entry_id = entry_codec.IDS.unpack_from(data)
     return Found(place, ledger_id, entry_id, len(data), sha256(data), data)
-
-
-def sound_ends(directory: Path) -> dict[Path, int]:
-    """Of each log that does not end with something sound: where what is sound ends."""
-    ledgers = Layout(PosixDirectory(directory)).ledgers
-    ends = {}
-    for number in log_ids(ledgers):
-        with ledgers.open(filenames.entry_log(number)) as file:
-            items = entrylog_scan.items(EntryLogReader(file, number, EntryVerifier()))
-            end = next(item.offset for item in items if isinstance(item, entrylog_scan.Hole | Stop))
-            if end < file.size():
-                ends[directory / "ledgers" / "current" / file.name] = end
-    return ends
 
 
 def of_files(scans: Scans) -> Shown:

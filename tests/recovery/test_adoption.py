@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fixtures
@@ -17,7 +16,7 @@ from written_logs import MARK, STORE_ID, Ground, entries, ids
 
 from recovery.adoption import Adopted, adopt
 from recovery.founding import Layout
-from storage import filenames, lastmark
+from storage import filenames, lastmark, ledger_rows
 from storage.codec import entry as entry_codec
 from storage.codec import entrylog as log_codec
 from storage.codec import journal as journal_codec
@@ -29,6 +28,7 @@ from storage.entry import DigestType
 from storage.errors import CorruptionError, NewerFormat
 from storage.index_state import IndexState
 from storage.lmdb_index import LmdbPlace
+from storage.outcome import Damaged
 from storage.position import START, EntryLocation, JournalPosition, LogPosition
 from storage.posix_files import PosixDirectory
 from storage.registry import plain
@@ -37,6 +37,7 @@ from storage.row import KnownBy, LedgerRow, Tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from storage.index import IndexPlace
 
@@ -96,7 +97,7 @@ def test_every_entry_in_the_logs_is_placed_where_its_bytes_are(name: str, kind: 
         wanted = known[ledger_id, entry_id]
         protection = digester(DigestType[wanted["digest_type"]], passwords[ledger_id])
         entry = entry_codec.decode(data, protection)
-        assert not isinstance(entry, entry_codec.Damaged)
+        assert not isinstance(entry, Damaged)
         assert (entry.ledger_id, entry.entry_id) == (ledger_id, entry_id)
         assert hashlib.sha256(entry.payload).hexdigest() == wanted["sha256"]
         start = entry_codec.HEAD.size
@@ -240,9 +241,7 @@ def test_logs_of_every_kind_are_read() -> None:
         (5, bytes(1024) + Log().add(*entries(4, range(3))).file()[1024:]),
     )
     placed = ground.placed(adopted.index)
-    assert {one: ids(placed, one) for one in adopted.index.ledgers()} == dict.fromkeys(
-        (1, 2, 3, 4), [0, 1, 2]
-    )
+    assert list(placed) == [(ledger_id, entry_id) for ledger_id in (1, 2, 3, 4) for entry_id in range(3)]
     assert placed[1, 2] == entry_bytes(1, 2)
     ends = adopted.index.state().log_ends
     assert ends == {0: 1024, 1: 1024, 2: 1024, 3: 1024, 4: 0, 5: 1024}
@@ -265,9 +264,7 @@ def test_a_compaction_of_which_only_its_leftover_is_there_is_told() -> None:
     ground = Ground()
     ground.put_mark()
     ground.put(ground.ledgers, "8.log.5.compacted", Log().add(*entries(9, [0])).file())
-    assert [one[:30] for one in ground.adopted().findings] == ["ELG-005 8.log.5.compacted@0: "][:1] or [
-        ground.adopted().findings[0][:30]
-    ]
+    assert [one[:27] for one in ground.adopted().findings] == ["ELG-005 8.log.5.compacted@0"]
 
 
 def test_the_last_log_with_a_header_is_the_last_one() -> None:
@@ -320,10 +317,8 @@ def test_a_copy_whose_digest_is_wrong_gives_way_to_a_newer_one() -> None:
 
 
 def test_an_entry_without_a_sound_copy_is_placed_and_told() -> None:
-    copies = (
-        Log().add(entry_bytes(1, 0, b"first"), entry_bytes(1, 0, b"again"), *entries(1, range(1, 4))).file()
-    )
-    _, adopted = adopted_logs((0, damaged(damaged(copies, b"first"), b"again")))
+    log = Log().add(entry_bytes(1, 0, b"first"), entry_bytes(1, 0, b"again"), *entries(1, range(1, 4)))
+    _, adopted = adopted_logs((0, damaged(damaged(log.file(), b"first"), b"again")))
     assert adopted.index.find(1, 0) is not None
     [finding] = adopted.findings
     assert finding == f"ELG-003 0.log@{1024 + 45}: ledger 1, entry 0"
@@ -461,16 +456,14 @@ def test_a_ledger_of_ours_without_a_row_stays_plain() -> None:
     assert set(adopted.index.ledgers()) == {1, 2, 3, 7}
 
 
-def test_a_ledger_that_our_index_knew_without_a_row_stays_plain() -> None:
+def test_a_ledger_that_only_our_index_knows_to_be_plain_has_that_written_down() -> None:
     ground = Ground()
+    ground.put_log(0, Log().add(*entries(1, range(3)), *entries(2, range(3))))
+    ground.put_index(ledgers=(1,))
     ground.put_mark()
-    ground.put_log(0, Log().add(*entries(1, range(3))))
-    words = journal_codec.encode_ledger_key(1, master_key(b""))
-    ground.put_journal(1, BookieJournal(1).flush(words).file())
-    assert ground.adopted().rows.rows == {}
-    ground.layout.journal.remove("1.txn")
-    ground.put_mark()
-    assert ground.adopted().rows.rows == {}
+    adopted = ground.adopted()
+    assert row_of(adopted, 1) == plain(1)
+    assert row_of(adopted, 2) == unproven(2)
 
 
 def test_what_was_declared_wins_over_what_can_be_inferred() -> None:
@@ -508,8 +501,6 @@ def test_a_key_that_was_known_stays_and_one_that_was_not_is_filled_in() -> None:
 
 
 def test_the_rows_are_in_their_file_and_in_the_index_and_are_named_there() -> None:
-    from storage import ledger_rows
-
     ground = ours_and_a_bookie_s(replace(plain(1), change=4, fenced=True))
     adopted = ground.adopted()
     loaded = ledger_rows.load(ground.ledgers, adopted.rows.sequence)
@@ -635,6 +626,7 @@ def test_an_index_made_again_after_the_adoption_has_the_same_entries(ledger_id: 
     assert ground.placed(again.index) == before
     # Of the newest log of ours only the lost index knew the end.
     assert again.index.state() == replace(ground.state, rows_sequence=0, log_ends={0: 1024, 1: 1024})
+    ground.new_run()
     ground.checkpoint(*entries(9, range(2)))
     again = ground.rebuilt(*rows)
     assert ground.placed(again.index) == {**before, **{(9, one): entry_bytes(9, one) for one in range(2)}}
@@ -682,3 +674,19 @@ def test_progress_covers_journals_and_logs() -> None:
     total = 2 * len(ground.log(0)) + 2 * len(ground.log(1)) + 32768
     assert [one.bytes_done for one in told] == sorted(one.bytes_done for one in told)
     assert told[-1] == RebuildProgress(total, total, 12)
+
+
+def test_an_interrupted_checkpoint_s_leftovers_stay_dead_when_the_index_is_made_again() -> None:
+    ground = Ground()
+    end = ground.checkpoint(*entries(2, range(2)))
+    ground.write(*entries(1, range(3)))
+    ground.new_run()
+    ground.checkpoint(*entries(2, range(2, 4)))
+    row = deleted(1, end)
+    ground.state = replace(ground.state, rows_sequence=ground.put_rows(row))
+    ground.put_log(2, Log().add(*entries(7, range(3))))
+    ground.put_mark()
+    adopted = ground.adopted()
+    assert list(adopted.index.ledgers()) == [2, 7]
+    ground.state = adopted.index.state()
+    assert list(ground.rebuilt(*adopted.rows.rows.values()).index.ledgers()) == [2, 7]

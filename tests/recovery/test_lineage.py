@@ -406,7 +406,7 @@ def test_a_log_of_another_store_counts_where_a_bookie_has_read_it_too() -> None:
 def test_a_log_of_ours_that_was_only_read_ends_the_way_too() -> None:
     disk = with_bookie_logs(made((1, 3, None), (2, 4, LogPosition(1, 4096))), 0)
     found = trace(disk.root(), Trailer(5, 0, LogPosition(2, 1024), 0), STORE_ID)
-    assert found.logs == ((0, None), (1, None), (2, None))
+    assert found.logs == ((0, None), (1, 4096), (2, None))
 
 
 def test_a_bookie_s_log_that_is_gone_is_missed() -> None:

@@ -11,7 +11,11 @@ import pytest
 import storage
 from storage import errors
 from storage.errors import (
+    AnswerUnknown,
     CorruptionError,
+    DigestDiffers,
+    DigestMismatch,
+    DigestUnknown,
     DiskFull,
     EntryTooLarge,
     EntryUnreadable,
@@ -20,6 +24,8 @@ from storage.errors import (
     InvalidConfig,
     InvalidEntry,
     InvalidFormat,
+    LedgerFenced,
+    LedgerUnproven,
     NewerFormat,
     NoSuchEntry,
     NoSuchLedger,
@@ -29,6 +35,7 @@ from storage.errors import (
     StoreError,
     StoreFailed,
     StoreLocked,
+    Unauthorized,
 )
 
 STOPPED = (
@@ -43,6 +50,11 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
         {"size": 700, "limit": 640},
         "an entry of 700 bytes, head and digest included; the limit is 640",
     ),
+    (
+        DigestMismatch(42, 7),
+        {"ledger_id": 42, "entry_id": 7},
+        "the digest of entry 7 of ledger 42 does not belong to its bytes",
+    ),
     (InvalidFormat("x"), {}, "x"),
     (
         InvalidConfig("journal_size", "-1 is too small"),
@@ -51,6 +63,23 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
     ),
     (NoSuchLedger(42), {"ledger_id": 42}, "there is no ledger 42"),
     (NoSuchEntry(42, 7), {"ledger_id": 42, "entry_id": 7}, "ledger 42 has no entry 7"),
+    (LedgerFenced(42), {"ledger_id": 42}, "ledger 42 is fenced: it takes no more entries"),
+    (Unauthorized(42), {"ledger_id": 42}, "ledger 42 was made with another password"),
+    (
+        LedgerUnproven(42),
+        {"ledger_id": 42},
+        "no journal that is left holds the key of ledger 42: it can be read, and takes no more entries",
+    ),
+    (
+        DigestDiffers(42, "MAC"),
+        {"ledger_id": 42, "recorded": "MAC"},
+        "the entries of ledger 42 are protected by MAC",
+    ),
+    (
+        DigestUnknown(42),
+        {"ledger_id": 42},
+        "nothing tells the digest type of ledger 42: name it with digest=",
+    ),
     (StoreLocked("data/LOCK", 12), {"path": "data/LOCK", "pid": 12}, "data/LOCK is in use by process 12"),
     (
         StoreLocked("data/LOCK", None),
@@ -92,6 +121,16 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
         DiskFull("data"),
         {"path": "data", "errno": errno.ENOSPC, "filename": "data"},
         "no space left for data: nothing was stored, and adds resume when there is",
+    ),
+    (
+        AnswerUnknown(42, 7),
+        {"ledger_id": 42, "entry_id": 7},
+        "entry 7 of ledger 42 is not here, and may have been: something of this store was lost",
+    ),
+    (
+        AnswerUnknown(42),
+        {"ledger_id": 42, "entry_id": None},
+        "ledger 42 is not here, and may have been: something of this store was lost",
     ),
     (
         EntryUnreadable(42, 7, "the digest does not match", "3.log", 4100),
@@ -157,12 +196,20 @@ def test_what_is_missing_is_a_key_error_and_what_is_damaged_never() -> None:
     assert isinstance(NoSuchLedger(1), KeyError)
     assert isinstance(NoSuchEntry(1, 2), KeyError)
     assert not isinstance(EntryUnreadable(1, 2, ""), LookupError)
+    assert not isinstance(AnswerUnknown(1, 2), LookupError)
 
 
 def test_a_bad_argument_is_a_value_error() -> None:
     assert isinstance(InvalidConfig("a", "b"), ValueError)
     assert isinstance(EntryTooLarge(2, 1), InvalidEntry)
     assert isinstance(EntryTooLarge(2, 1), ValueError)
+    assert isinstance(DigestMismatch(1, 2), InvalidEntry)
+    assert isinstance(DigestDiffers(1, "MAC"), ValueError)
+    assert isinstance(DigestUnknown(1), ValueError)
+
+
+def test_who_cannot_prove_to_be_the_writer_is_unauthorized() -> None:
+    assert isinstance(LedgerUnproven(1), Unauthorized)
 
 
 def test_a_full_disk_can_be_caught_as_the_system_s_error() -> None:

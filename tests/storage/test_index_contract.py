@@ -10,16 +10,17 @@ import pytest
 from file_index import FileIndexPlace
 
 from recovery.crashlab import SimulatedDisk
-from storage.entry import ID_MAX
+from storage.entry import ID_MAX, DigestType
 from storage.index import NoIndex
 from storage.index_state import IndexState
 from storage.lmdb_index import LmdbPlace
 from storage.outcome import Damaged
-from storage.position import JournalPosition
+from storage.position import JournalPosition, LogPosition
 from storage.posix_files import PosixDirectory
+from storage.row import KnownBy, LedgerRow, Tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from storage.files import Directory
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
 
 STATE = IndexState(7, JournalPosition(3, 8192), 1, {0: 4096, 1: 70_000}, 12_288)
 PLACE_MAX = (2**31 - 1) << 32 | 0xFFFF_FFFF
+ROW = LedgerRow(
+    7,
+    31,
+    DigestType.MAC,
+    KnownBy.INFERRED,
+    b"key",
+    fenced=True,
+    explicit_lac=bytes(range(80)),
+    tombstone=Tombstone(JournalPosition(3, 512), LogPosition(1, 4096)),
+    in_limbo=True,
+)
 
 
 @pytest.fixture(params=["lmdb", "file"])
@@ -69,6 +81,18 @@ def put(index: Index, ledger_id: int, entry_ids: Sequence[int], locations: Seque
         change.commit(index.state())
 
 
+def put_rows(index: Index, *rows: LedgerRow) -> None:
+    with index.change() as change:
+        change.put_rows(rows)
+        change.commit(None)
+
+
+def remove(index: Index, ledger_ids: Iterable[int]) -> None:
+    with index.change() as change:
+        change.remove(ledger_ids)
+        change.commit(None)
+
+
 def everything(index: Index) -> dict[int, list[tuple[int, int]]]:
     return {ledger_id: index.places(ledger_id, 0, 1 << 20) for ledger_id in index.ledgers()}
 
@@ -106,6 +130,7 @@ def test_of_an_empty_index_nothing_is_found(index: Index) -> None:
     assert index.last(0) is None
     assert index.count(0) == 0
     assert list(index.ledgers()) == []
+    assert list(index.rows()) == []
 
 
 @pytest.mark.parametrize(
@@ -220,6 +245,125 @@ def test_a_mistaken_put_is_refused(
         change.put(ledger_id, entry_ids, locations)
 
 
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_row_is_what_was_put(index: Index) -> None:
+    put_rows(index, ROW)
+    assert list(index.rows()) == [ROW]
+
+
+def test_rows_come_by_ascending_ledger(index: Index) -> None:
+    ledger_ids = [*range(0, 5200, 2), ID_MAX]
+    put_rows(index, *(LedgerRow(ledger_id, 1) for ledger_id in reversed(ledger_ids)))
+    put_rows(index, LedgerRow(3, 2))
+
+    assert [row.ledger_id for row in index.rows()] == sorted([*ledger_ids, 3])
+
+
+def test_a_row_takes_the_place_of_its_ledger_s(index: Index) -> None:
+    put_rows(index, LedgerRow(6, 1), ROW, LedgerRow(8, 1))
+    put_rows(index, LedgerRow(7, 40))
+    assert list(index.rows()) == [LedgerRow(6, 1), LedgerRow(7, 40), LedgerRow(8, 1)]
+
+    put_rows(index, LedgerRow(7, 41, explicit_lac=bytes(3000)))
+    assert list(index.rows()) == [
+        LedgerRow(6, 1),
+        LedgerRow(7, 41, explicit_lac=bytes(3000)),
+        LedgerRow(8, 1),
+    ]
+
+
+def test_of_two_rows_in_a_change_the_last_stays(index: Index) -> None:
+    with index.change() as change:
+        change.put_rows([LedgerRow(7, 1), LedgerRow(7, 2)])
+        change.put_rows(iter([LedgerRow(7, 3)]))
+        change.commit(None)
+
+    assert list(index.rows()) == [LedgerRow(7, 3)]
+
+
+def test_a_row_makes_no_place_and_a_place_no_row(index: Index) -> None:
+    put_rows(index, ROW)
+    put(index, 8, [0], [10])
+
+    assert everything(index) == {8: [(0, 10)]}
+    assert list(index.rows()) == [ROW]
+
+
+def test_a_mistaken_row_is_refused(index: Index) -> None:
+    with index.change() as change, pytest.raises(AssertionError):
+        change.put_rows([LedgerRow(-1, 1)])
+
+
+# ── removing ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("count", [1, 2, 100, 5000])
+def test_of_a_removed_ledger_nothing_is_found(index: Index, count: int) -> None:
+    for ledger_id in (4, 5, 6):
+        put(index, ledger_id, range(count), [10] * count)
+    remove(index, [5])
+
+    assert list(index.ledgers()) == [4, 6]
+    assert (index.find(5, 0), index.last(5), index.count(5), index.places(5, 0, 10)) == (None, None, 0, [])
+    assert [index.count(4), index.count(6)] == [count, count]
+
+
+def test_many_ledgers_are_removed_at_once_in_any_order(index: Index) -> None:
+    with index.change() as change:
+        for ledger_id in range(3000):
+            change.put(ledger_id, [0, 1], [10, 11])
+        change.commit(STATE)
+    remove(index, Random(1).sample(range(2999), 2999))
+
+    assert everything(index) == {2999: [(0, 10), (1, 11)]}
+
+
+def test_a_ledger_without_a_place_may_be_removed(index: Index) -> None:
+    put(index, 1, [0], [10])
+    remove(index, [0, 2, ID_MAX])
+    assert everything(index) == {1: [(0, 10)]}
+
+
+@pytest.mark.parametrize("first", ["put", "remove"])
+def test_what_a_change_puts_it_does_not_remove(index: Index, first: str) -> None:
+    put(index, 5, [0, 1, 7], [10, 11, 17])
+    put(index, 6, [0], [20])
+    with index.change() as change:
+        if first == "remove":
+            change.remove([5, 6])
+        change.put(5, [1, 2], [31, 32])
+        if first == "put":
+            change.remove([5])
+            change.remove([6])
+        change.commit(STATE)
+
+    assert everything(index) == {5: [(1, 31), (2, 32)]}
+
+
+def test_the_row_of_a_removed_ledger_stays(index: Index) -> None:
+    put(index, ROW.ledger_id, [0], [10])
+    put_rows(index, ROW)
+    remove(index, [ROW.ledger_id])
+
+    assert everything(index) == {}
+    assert list(index.rows()) == [ROW]
+
+
+def test_a_removed_ledger_may_come_again(index: Index) -> None:
+    put(index, 5, range(1000), [10] * 1000)
+    remove(index, [5])
+    put(index, 5, [3], [13])
+
+    assert everything(index) == {5: [(3, 13)]}
+
+
+def test_a_mistaken_removal_is_refused(index: Index) -> None:
+    with index.change() as change, pytest.raises(AssertionError):
+        change.remove([1, -1])
+
+
 # ── changes ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -241,6 +385,20 @@ def test_a_change_may_be_of_the_state_alone(index: Index) -> None:
     assert everything(index) == {1: [(0, 10)]}
 
 
+def test_a_change_without_a_state_leaves_it_as_it_is(index: Index, place: IndexPlace) -> None:
+    with index.change() as change:
+        change.commit(STATE)
+    with index.change() as change:
+        change.put(1, [0], [10])
+        change.commit(None)
+    assert index.state() == STATE
+    index.close()
+
+    again = opened(place)
+    assert (again.state(), everything(again)) == (STATE, {1: [(0, 10)]})
+    again.close()
+
+
 def test_a_state_may_speak_of_many_logs(index: Index) -> None:
     state = IndexState(1, log_ends={log_id: log_id * 1000 for log_id in range(20_000)})
     with index.change() as change:
@@ -252,23 +410,28 @@ def test_a_state_may_speak_of_many_logs(index: Index) -> None:
 def test_nothing_is_seen_of_a_change_before_its_commit(index: Index) -> None:
     put(index, 1, [0], [10])
     with index.change() as change:
-        change.put(1, [0, 1], [20, 21])
-        assert everything(index) == {1: [(0, 10)]}
+        change.remove([1])
+        change.put(2, [0, 1], [20, 21])
+        change.put_rows([ROW])
+        assert (everything(index), list(index.rows())) == ({1: [(0, 10)]}, [])
         change.commit(STATE)
-        assert everything(index) == {1: [(0, 20), (1, 21)]}
+        assert (everything(index), list(index.rows())) == ({2: [(0, 20), (1, 21)]}, [ROW])
 
 
 def test_a_change_that_is_not_committed_never_happened(index: Index, place: IndexPlace) -> None:
     put(index, 1, [0], [10])
     with index.change() as change:
         change.put(1, [0, 1], [20, 21])
+        change.put_rows([ROW])
     with suppress(ZeroDivisionError), index.change() as change:
+        change.remove([1])
         change.put(1, [0, 1], [30, 31])
         change.commit(IndexState(1 // 0))
     index.close()
 
     again = opened(place)
     assert everything(again) == {1: [(0, 10)]}
+    assert list(again.rows()) == []
     assert again.state() == IndexState()
     again.close()
 
@@ -276,10 +439,12 @@ def test_a_change_that_is_not_committed_never_happened(index: Index, place: Inde
 def test_what_was_committed_is_there_when_it_is_opened_again(index: Index, place: IndexPlace) -> None:
     with index.change() as change:
         change.put(1, range(300), range(10, 310))
+        change.put_rows([ROW])
         change.commit(STATE)
     index.close()
 
     again = opened(place)
+    assert list(again.rows()) == [ROW]
     assert everything(again) == {1: list(zip(range(300), range(10, 310), strict=True))}
     assert again.state() == STATE
     again.close()
@@ -288,9 +453,16 @@ def test_what_was_committed_is_there_when_it_is_opened_again(index: Index, place
 @pytest.mark.parametrize("seed", range(12))
 def test_any_history_leaves_what_was_put_last(place: IndexPlace, seed: int) -> None:
     dice = Random(seed)
-    index, expected = made(place), dict[int, dict[int, int]]()
-    for _ in range(30):
+    index, expected, rows = made(place), dict[int, dict[int, int]](), dict[int, LedgerRow]()
+    for number in range(30):
         with index.change() as change:
+            if dice.random() < 0.3:
+                gone = dice.sample(range(200), dice.choice([1, 10, 150]))
+                change.remove(gone)
+                expected = {one: entries for one, entries in expected.items() if one not in gone}
+            for ledger_id in dice.sample(range(200), dice.randint(0, 50)):
+                rows[ledger_id] = LedgerRow(ledger_id, number, explicit_lac=bytes(dice.randrange(3000)))
+                change.put_rows([rows[ledger_id]])
             for _ in range(dice.randint(0, 4)):
                 ledger_id = dice.randrange(dice.choice([3, 200]))
                 entry_ids = some_entries(dice)
@@ -298,13 +470,14 @@ def test_any_history_leaves_what_was_put_last(place: IndexPlace, seed: int) -> N
                 change.put(ledger_id, entry_ids, locations)
                 entries = expected.setdefault(ledger_id, {})
                 entries.update(zip(entry_ids, locations, strict=True))
-            change.commit(STATE)
+            change.commit(dice.choice([STATE, None]))
         if dice.random() < 0.2:
             index.close()
             index = opened(place)
 
     assert everything(index) == {one: sorted(expected[one].items()) for one in sorted(expected)}
     assert all(index.count(ledger_id) == len(entries) for ledger_id, entries in expected.items())
+    assert list(index.rows()) == [rows[one] for one in sorted(rows)]
     index.close()
 
 
@@ -381,6 +554,7 @@ def test_a_closed_index_says_so(index: Index) -> None:
         lambda: index.last(1),
         lambda: index.count(1),
         lambda: list(index.ledgers()),
+        lambda: list(index.rows()),
         index.state,
     ):
         with pytest.raises(OSError, match="closed"):

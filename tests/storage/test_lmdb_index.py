@@ -11,21 +11,24 @@ import threading
 import traceback
 from array import array
 from contextlib import ExitStack
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import lmdb
 import pytest
 
 from storage.codec import index_state as state_codec
+from storage.codec import row as row_codec
 from storage.index import NoIndex
 from storage.index_state import IndexState
 from storage.lmdb_environment import Batch, LmdbEnvironment, Run
 from storage.lmdb_index import LmdbIndex, LmdbPlace
 from storage.outcome import Damaged, Flaw
 from storage.posix_files import PosixDirectory
+from storage.row import LedgerRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from storage.files import Directory
@@ -80,6 +83,12 @@ def inner(index: LmdbIndex) -> lmdb.Environment:
     return index._environment._environment
 
 
+def put_rows(index: LmdbIndex, ledger_ids: Iterable[int]) -> None:
+    with index.change() as change:
+        change.put_rows(LedgerRow(ledger_id, 1) for ledger_id in ledger_ids)
+        change.commit(None)
+
+
 def fill(index: LmdbIndex, generation: int, count: int = 20_000) -> None:
     """A change that says the same of each entry as of the generation."""
     with index.change() as change:
@@ -98,6 +107,23 @@ def test_a_map_that_is_too_small_grows(index: LmdbIndex) -> None:
     assert inner(index).info()["map_size"] > 3 * MAP_SIZE
     assert [index.count(ledger_id) for ledger_id in range(3)] == [20_000] * 3
     assert {place for _, place in index.places(1, 0, 20_000)} == {4}
+
+
+def test_in_a_larger_map_all_of_a_change_is_made_again(index: LmdbIndex) -> None:
+    with index.change() as change:
+        change.put(1, range(1000), [7] * 1000)
+        change.put_rows([LedgerRow(1, 1)])
+        change.commit(IndexState(1))
+    with index.change() as change:
+        change.remove([1])
+        change.put(1, [5000], [8])
+        change.put(2, range(200_000), [9] * 200_000)
+        change.put_rows([LedgerRow(1, 2)])
+        change.commit(None)
+
+    assert inner(index).info()["map_size"] > MAP_SIZE
+    assert (index.places(1, 0, 10), index.count(2)) == ([(5000, 8)], 200_000)
+    assert (list(index.rows()), index.state()) == ([LedgerRow(1, 2)], IndexState(1))
 
 
 def test_a_draft_s_map_grows(place: LmdbPlace) -> None:
@@ -180,6 +206,7 @@ ASKING: dict[str, Callable[[LmdbIndex], object]] = {
     "last": lambda index: index.last(1),
     "count": lambda index: index.count(1),
     "ledgers": lambda index: list(index.ledgers()),
+    "rows": lambda index: list(index.rows()),
     "state": lambda index: index.state(),
     "sync": lambda index: index.sync(),
     "commit": lambda index: index.change().commit(IndexState()),
@@ -295,16 +322,25 @@ def test_readers_in_other_threads_are_told_that_it_was_closed(index: LmdbIndex) 
     assert told == [errno.EBADF] * 3
 
 
-def test_who_stops_in_the_middle_of_the_ledgers_holds_nothing_up(
-    index: LmdbIndex, monkeypatch: pytest.MonkeyPatch
+LISTING: dict[str, Callable[[LmdbIndex], Iterator[int | LedgerRow]]] = {
+    "ledgers": lambda index: index.ledgers(),
+    "rows": lambda index: index.rows(),
+}
+
+
+@pytest.mark.parametrize("lists", LISTING.values(), ids=LISTING)
+def test_who_stops_in_the_middle_of_a_list_holds_nothing_up(
+    index: LmdbIndex, monkeypatch: pytest.MonkeyPatch, lists: Callable[[LmdbIndex], Iterator[object]]
 ) -> None:
     monkeypatch.setattr(index._environment._gate, "_wait_max_s", 0)
+    put_rows(index, range(3))
     fill(index, 1, 10)
-    ledgers = index.ledgers()
-    assert next(ledgers) == 0
+    listed = lists(index)
+    assert next(listed) in (0, LedgerRow(0, 1))
+    assert inner(index).readers().splitlines()[1].split()[-1] == "-"
     index.close()
     with pytest.raises(OSError, match="closed"):
-        list(ledgers)
+        list(listed)
 
 
 def test_ledgers_are_named_a_part_at_a_time(index: LmdbIndex) -> None:
@@ -318,6 +354,14 @@ def test_ledgers_are_named_a_part_at_a_time(index: LmdbIndex) -> None:
         change.put(5001, [0], [1])
         change.commit(IndexState(2))
     assert [first, *ledgers] == sorted([*range(0, 6000, 2), 5001])
+
+
+def test_rows_are_told_a_part_at_a_time(index: LmdbIndex) -> None:
+    put_rows(index, range(0, 6000, 2))
+    rows = index.rows()
+    first = next(rows)
+    put_rows(index, [5001])
+    assert [row.ledger_id for row in (first, *rows)] == sorted([*range(0, 6000, 2), 5001])
 
 
 def test_an_error_keeps_no_snapshot(index: LmdbIndex) -> None:
@@ -414,13 +458,27 @@ def foreign(path: Path, **databases: dict[bytes, bytes] | None) -> None:
 
 
 GOOD_STATE = state_codec.encode(IndexState(3))
+GOOD: dict[str, dict[bytes, bytes] | None] = {
+    "places": None,
+    "rows": {b"%8d" % 1: b"never looked at"},
+    "state": {b"state": GOOD_STATE},
+}
+
+
+def without(name: str) -> dict[str, dict[bytes, bytes] | None]:
+    return {one: content for one, content in GOOD.items() if one != name}
+
+
 FOREIGN: dict[str, tuple[dict[str, Any], Flaw]] = {
     "nothing": ({}, Flaw.BAD_FIELD),
-    "no places": ({"state": {b"state": GOOD_STATE}}, Flaw.BAD_FIELD),
-    "no state": ({"places": None}, Flaw.BAD_FIELD),
-    "an empty state": ({"places": None, "state": {}}, Flaw.CHECKSUM),
-    "a bad state": ({"places": None, "state": {b"state": GOOD_STATE[:-1] + b"x"}}, Flaw.CHECKSUM),
-    "other places": ({"places": {}, "state": {b"state": GOOD_STATE}}, Flaw.BAD_FIELD),
+    "no places": (without("places"), Flaw.BAD_FIELD),
+    "no rows": (without("rows"), Flaw.BAD_FIELD),
+    "no state": (without("state"), Flaw.BAD_FIELD),
+    "an empty state": (GOOD | {"state": {}}, Flaw.CHECKSUM),
+    "a bad state": (GOOD | {"state": {b"state": GOOD_STATE[:-1] + b"x"}}, Flaw.CHECKSUM),
+    "other places": (GOOD | {"places": {}}, Flaw.BAD_FIELD),
+    "other rows": (GOOD | {"rows": None}, Flaw.BAD_FIELD),
+    "another state": (GOOD | {"state": None}, Flaw.BAD_FIELD),
 }
 
 
@@ -444,7 +502,7 @@ def test_a_file_of_another_kind_is_damaged(
 
 
 def test_that_kind_of_file_is_an_index(place: LmdbPlace, tmp_path: Path) -> None:
-    foreign(tmp_path, places=None, state={b"state": GOOD_STATE})
+    foreign(tmp_path, **GOOD)
     index = opened(place)
     assert index.state() == IndexState(3)
     index.close()
@@ -454,6 +512,34 @@ def test_a_state_that_went_bad_is_an_error(index: LmdbIndex) -> None:
     index._environment.commit(Batch(), GOOD_STATE[:-1] + b"x")
     with pytest.raises(OSError, match="checksum"):
         index.state()
+
+
+def test_a_change_without_a_state_does_not_look_at_it(index: LmdbIndex) -> None:
+    bad = GOOD_STATE[:-1] + b"x"
+    index._environment.commit(Batch(), bad)
+    put_rows(index, [1])
+    assert index._environment.state() == bad
+    assert list(index.rows()) == [LedgerRow(1, 1)]
+
+
+GOOD_ROW = row_codec.encode(LedgerRow(5, 1))
+BAD_ROWS: dict[str, tuple[bytes, bytes, str]] = {
+    "cut": (bytes(7) + b"\5", GOOD_ROW[:-1], "checksum"),
+    "empty": (bytes(7) + b"\5", b"", "checksum"),
+    "of another ledger": (bytes(7) + b"\6", GOOD_ROW, "ledger 5's"),
+    "under a longer key": (bytes(7) + b"\5\0", GOOD_ROW, "ledger 5's"),
+    "under a negative ledger": (b"\xff" * 8, GOOD_ROW, "ledger 5's"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_a_row_that_went_bad_is_an_error(index: LmdbIndex, name: str) -> None:
+    key, value, told = BAD_ROWS[name]
+    put_rows(index, [1])
+    index._environment.commit(Batch(rows={key: value}), None)
+    with pytest.raises(OSError, match=told) as kept:
+        list(index.rows())
+    assert kept.value.errno == errno.EIO
 
 
 def test_a_damaged_index_is_kept_aside_by_the_next(place: LmdbPlace, data: Path, tmp_path: Path) -> None:
@@ -741,6 +827,17 @@ def test_a_change_is_over_after_its_commit(index: LmdbIndex) -> None:
     assert index.state() == IndexState(1)
 
 
+def test_a_change_is_one_transaction(index: LmdbIndex) -> None:
+    fill(index, 1, 10)
+    before = inner(index).info()["last_txnid"]
+    with index.change() as change:
+        change.remove([0, 1])
+        change.put(1, [5], [7])
+        change.put_rows([LedgerRow(1, 1)])
+        change.commit(IndexState(2))
+    assert inner(index).info()["last_txnid"] == before + 1
+
+
 def test_overwriting_everything_again_and_again_takes_bounded_space(place: LmdbPlace, data: Path) -> None:
     index = opened(place)
     sizes = []
@@ -749,3 +846,89 @@ def test_overwriting_everything_again_and_again_takes_bounded_space(place: LmdbP
         sizes.append(data.stat().st_size)
     index.close()
     assert sizes[-1] < sizes[7] * 1.2
+
+
+# ── the end of the file ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files as long as ever, in a tenth of the time."""
+    environment = lmdb.Environment
+    monkeypatch.setattr(
+        lmdb, "open", lambda *arguments, **options: environment(*arguments, sync=False, **options)
+    )
+
+
+def removed(place: LmdbPlace, index: LmdbIndex, ledger_ids: Iterable[int]) -> LmdbIndex:
+    """The index opened again, without these ledgers."""
+    with index.change() as change:
+        change.remove(ledger_ids)
+        change.commit(None)
+    index.close()
+    return opened(place)
+
+
+@pytest.mark.usefixtures("unsynced")
+@pytest.mark.parametrize("ledgers", [24, 30, 36, 42])
+def test_a_removal_that_empties_the_last_page_leaves_a_file_that_can_be_opened(
+    place: LmdbPlace, index: LmdbIndex, ledgers: int
+) -> None:
+    with index.change() as change:
+        for ledger_id in range(ledgers):
+            change.put(ledger_id, range(60), [7] * 60)
+        change.commit(None)
+    index = removed(place, index, range(ledgers // 2, ledgers))
+    index = removed(place, index, range(ledgers // 4, 3 * ledgers // 4))
+    assert list(index.ledgers()) == list(range(ledgers // 4))
+    index.close()
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_a_removal_that_empties_most_pages_leaves_a_file_that_can_be_opened(
+    place: LmdbPlace, index: LmdbIndex
+) -> None:
+    with index.change() as change:
+        for ledger_id in range(2000):
+            change.put(ledger_id, range(100), [7] * 100)
+        change.commit(None)
+    gone = Random(1).sample(range(2000), 1900)
+    index = removed(place, index, gone)
+    assert list(index.ledgers()) == sorted({*range(2000)} - {*gone})
+    index.close()
+
+
+@pytest.mark.usefixtures("unsynced")
+@pytest.mark.parametrize("seed", range(300))
+def test_a_file_is_never_shorter_than_it_says(place: LmdbPlace, seed: int) -> None:
+    dice, index, expected = Random(seed), made(place), dict[int, int]()
+    count = dice.randrange(2, 300)
+    size = dice.choice([1, 20, 60, 60, 100, 126, 300] if count > 10 else [3000, 20_000, 70_000])
+    for number in range(6):
+        with index.change() as change:
+            if number:
+                gone = some_ledgers(dice, count)
+                change.remove(gone)
+                expected = {one: left for one, left in expected.items() if one not in gone}
+            if not number or dice.random() < 0.2:
+                come = range(count) if not number else some_ledgers(dice, count)
+                for ledger_id in come:
+                    change.put(ledger_id, range(size), [7] * size)
+                    expected[ledger_id] = size
+            if dice.random() < 0.3:
+                change.put_rows(
+                    LedgerRow(one, 1, explicit_lac=bytes(300)) for one in some_ledgers(dice, count)
+                )
+            change.commit(dice.choice([None, IndexState(number)]))
+        index.close()
+        index = opened(place)
+        assert {ledger_id: index.count(ledger_id) for ledger_id in index.ledgers()} == expected
+    index.close()
+
+
+def some_ledgers(dice: Random, count: int) -> Sequence[int]:
+    """A range of them, or some here and some there."""
+    first = dice.randrange(count)
+    if dice.random() < 0.7:
+        return range(first, dice.randrange(first, count + 1))
+    return dice.sample(range(count), first)

@@ -94,7 +94,13 @@ class FactPromises:
     def _replace(self, ledger_id: int, **changes: object) -> None:
         known = self.of(ledger_id)
         fields = {name: getattr(known, name) for name in _Known.__dataclass_fields__}
-        self._known[ledger_id] = _Known(**{**fields, **changes})  # type: ignore[arg-type]
+        self._known[ledger_id] = _Known(**{**fields, **changes})
+
+    def existing(self) -> set[int]:
+        """The ledgers that are there whether or not they have entries."""
+        return {
+            one for one, known in self._known.items() if known.fence_answered or known.confirmed > NO_ENTRY
+        }
 
     # ── what is asked ─────────────────────────────────────────────────────────────────────────────────
 

@@ -192,9 +192,11 @@ class FileChange:
 
     def put_rows(self, rows: Iterable[LedgerRow]) -> None:
         self._rows |= {row.ledger_id: row for row in rows}
+        assert min(self._rows, default=0) >= 0
 
     def remove(self, ledger_ids: Iterable[int]) -> None:
         self._removed |= set(ledger_ids)
+        assert min(self._removed, default=0) >= 0
 
     def commit(self, state: IndexState | None) -> None:
         content = self._changed.content

@@ -10,6 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fact_promises import FactPromises
+
 from storage.entry import NO_ENTRY, Entry
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ class LedgerModel:
         self.there: dict[int, dict[int, Entry]] = defaultdict(dict)
         """What must be there: answered, or shown."""
         self.hanging: list[Run] = []
+        self.facts = FactPromises()
+        self.going: set[int] = set()
+        """Ledgers of which a delete was asked for: they may be there, or be gone with all they had."""
         self._confirmed: dict[int, int] = {}
         self._last: dict[int, int] = {}
 
@@ -89,6 +94,15 @@ class LedgerModel:
         """Nothing of it is there, but for what was shown."""
         self.hanging.remove(run)
 
+    def erased(self, ledger_id: int) -> None:
+        """The ledger was deleted: nothing of it is there, and nothing hangs."""
+        self.there.pop(ledger_id, None)
+        self.hanging = [run for run in self.hanging if run.entries[0].ledger_id != ledger_id]
+        self._confirmed.pop(ledger_id, None)
+        self._last.pop(ledger_id, None)
+        self.facts.erase(ledger_id)
+        self.going.discard(ledger_id)
+
     def shown(self, entry: Entry) -> None:
         """The entry was read: it must be the newest that was answered, or a newer one that hangs."""
         expected = self.there.get(entry.ledger_id, {}).get(entry.entry_id)
@@ -98,6 +112,12 @@ class LedgerModel:
 
     def opened(self, seen: Seen) -> None:
         """An opening shows this, and nothing hangs any more."""
+        for ledger_id in [one for one in self.going if not seen.shows(one)]:
+            self.erased(ledger_id)
+        self.going = set()
+        wrong = list(self.facts.violations(seen.facts))
+        assert not wrong, wrong
+        self.facts.settle(seen.facts)
         self._check_order(seen.entries)
         for (ledger_id, entry_id), expected in self._answered():
             assert (ledger_id, entry_id) in seen.entries, f"lost {expected}"
@@ -133,7 +153,8 @@ class LedgerModel:
     # ── what is asked ─────────────────────────────────────────────────────────────────────────────────
 
     def ledgers(self) -> list[int]:
-        return sorted(ledger_id for ledger_id, entries in self.there.items() if entries)
+        with_entries = {ledger_id for ledger_id, entries in self.there.items() if entries}
+        return sorted(with_entries | self.facts.existing())
 
     def last(self, ledger_id: int) -> int:
         return max(self.there.get(ledger_id, {}), default=NO_ENTRY)
@@ -143,12 +164,12 @@ class LedgerModel:
         return 0 if end is None else end.entry_id + 1
 
     def last_add_confirmed(self, ledger_id: int) -> int:
-        """The larger of two: up to where nothing is missing, and what the last entry says."""
-        entries = self.there.get(ledger_id, {})
+        """The largest: up to where nothing is missing, what the last entry says, what was said explicitly."""
+        entries, explicit = self.there.get(ledger_id, {}), self.facts.of(ledger_id).confirmed
         if not entries:
-            return NO_ENTRY
+            return explicit
         first_missing = next(one for one in range(len(entries) + 1) if one not in entries)
-        return max(first_missing - 1, entries[max(entries)].last_add_confirmed)
+        return max(first_missing - 1, entries[max(entries)].last_add_confirmed, explicit)
 
     def in_a_row(self, ledger_id: int, first: int, last: int) -> list[Entry]:
         """From the first on, up to the last or to one that is missing."""
@@ -167,6 +188,8 @@ class LedgerModel:
         self.check_not_gone_back(ledger_id, found, confirmed)
 
     def check_not_gone_back(self, ledger_id: int, last: int, confirmed: int) -> None:
+        if ledger_id in self.going:
+            return
         known = self._last.get(ledger_id, NO_ENTRY), self._confirmed.get(ledger_id, NO_ENTRY)
         assert last >= known[0], f"the last entry of ledger {ledger_id} was {known[0]} and is {last}"
         assert confirmed >= known[1], f"ledger {ledger_id} was confirmed to {known[1]} and is to {confirmed}"

@@ -60,6 +60,8 @@ MARK = "storage/lastmark.py"
 OPENING = "recovery/opening.py"
 FOUNDING = "recovery/founding.py"
 REPLAY = "recovery/replay.py"
+REGISTRY = "storage/registry.py"
+ROWS = "storage/ledger_rows.py"
 
 PLANTED = (
     # ── the journal ──────────────────────────────────────────────────────────────────────────────────
@@ -92,8 +94,8 @@ PLANTED = (
         "nothing is seen before its sync",
         COMMIT,
         "                    self._sync(journal)\n                    yield\n"
-        "                    self._insert(runs)\n",
-        "                    self._insert(runs)\n                    yield\n"
+        "                    self._insert(step)\n",
+        "                    self._insert(step)\n                    yield\n"
         "                    self._sync(journal)\n",
     ),
     _one(
@@ -207,9 +209,9 @@ PLANTED = (
         "trim-before-index-and-mark",
         "journals are trimmed when index and mark are durable",
         CHECKPOINT,
-        "        yield from self._commit_index(places, self._next_state(frozen))\n",
+        "        yield from self._commit_index(frozen, places, rows)\n",
         "        journals.trim(self._journal_directory, frozen.covers_until.journal_id, 0)\n"
-        "        yield from self._commit_index(places, self._next_state(frozen))\n",
+        "        yield from self._commit_index(frozen, places, rows)\n",
     ),
     _one(
         "trim-takes-the-marked-journal",
@@ -272,8 +274,8 @@ PLANTED = (
         "what-was-read-counts-as-durable",
         "bytes that are read after a crash are not proven durable",
         REPLAY,
-        "            yield Replayed(reader.journal_id, batch, position <= self.durable_up_to)\n",
-        "            yield Replayed(reader.journal_id, batch, True)\n",
+        "            yield Replayed(reader.journal_id, living, position <= self.durable_up_to)\n",
+        "            yield Replayed(reader.journal_id, living, True)\n",
     ),
     _one(
         "carried-over-without-a-sync",
@@ -293,8 +295,8 @@ PLANTED = (
     _one(
         "index-behind-believed",
         "an index whose generation is below the mark's is an older copy",
-        OPENING,
-        "        return _generation(mark) < state.generation\n",
+        "recovery/indexing.py",
+        "        return generation(mark) < state.generation\n",
         "        return True\n",
         "tests/storage/test_store_rot.py",
         "tests/storage/test_store_refusals.py",
@@ -337,7 +339,7 @@ PLANTED = (
     _one(
         "cookie-not-synced",
         "a directory without its cookie is refused: the cookie is durable first",
-        FOUNDING,
+        "storage/cookie.py",
         "        # Before the rename: a durable name must never precede durable content.\n"
         "        file.sync()\n",
         "",
@@ -380,6 +382,157 @@ PLANTED = (
         "",
         "tests/storage/test_index_contract.py",
         "tests/test_store.py",
+    ),
+    # ── what is said of ledgers ──────────────────────────────────────────────────────────────────────
+    _one(
+        "statement-not-journaled",
+        "a fence or a confirmation is in the journal before it is answered",
+        "storage/grouping.py",
+        "    return Group([*group.buffers, *records], count, size, group.flags)\n",
+        "    return group\n",
+    ),
+    _one(
+        "statement-not-written-again",
+        "what is said and not proven durable is written again, like an entry",
+        "recovery/replaying.py",
+        "            self.carried += [encoded for record in said if"
+        " (encoded := _encoded(record)) is not None]\n",
+        "            del said\n",
+    ),
+    _one(
+        "fence-lets-adds-pass",
+        "a fenced ledger takes no ordinary adds",
+        "storage/tail.py",
+        "            if access.purpose is Purpose.WRITING:\n",
+        "            if access.purpose is None:\n",
+    ),
+    _one(
+        "statement-without-a-key",
+        "the key is logged in front of a fence too, or a bookie skips it",
+        "storage/grouping.py",
+        "        return {run.tail.ledger_id for run in self.runs}"
+        " | {one.tail.ledger_id for one in self.statements}\n",
+        "        return {run.tail.ledger_id for run in self.runs}\n",
+        "tests/storage/test_warden.py",
+    ),
+    _one(
+        "digest-type-declared-too-late",
+        "a digest type that nobody presumes is durable before the first answer under it",
+        COMMIT,
+        "        if revisions:\n",
+        "        if not revisions:\n",
+    ),
+    _one(
+        "rows-not-written-at-the-checkpoint",
+        "what has changed of ledgers is in their rows before the journals go",
+        REGISTRY,
+        "            if rows:\n                self._append(rows)\n",
+        "            self._known |= {row.ledger_id: row for row in rows}\n",
+    ),
+    _one(
+        "rows-not-synced",
+        "a group of rows is durable before anybody relies on it",
+        ROWS,
+        "            # Before anybody is answered, and before the next group is begun:"
+        " only the last can be torn.\n"
+        "            file.sync()\n",
+        "",
+    ),
+    _one(
+        "rows-draft-not-synced",
+        "a file of rows has its name only when its content is durable",
+        ROWS,
+        "            # Before the rename: a durable name must never precede durable content.\n"
+        "            file.sync()\n",
+        "",
+    ),
+    _one(
+        "rows-name-not-synced",
+        "the name of a new file of rows is durable before anything names a group in it",
+        ROWS,
+        "            # Before anything names a group in it:"
+        " a power cut must not bring the file before it back.\n"
+        "            self._directory.sync()\n",
+        "            pass\n",
+    ),
+    _one(
+        "rows-believed-though-only-read",
+        "rows that nothing vouches for are written again before they are used",
+        "recovery/indexing.py",
+        "    if loaded.sequence > loaded.proven_sequence or loaded.torn is not None"
+        " or latest != loaded.rows:\n",
+        "    if latest != loaded.rows:\n",
+        "tests/storage/test_ledger_rows.py",
+    ),
+    _one(
+        "delete-not-written-down",
+        "a tombstone is in the rows before its answer",
+        REGISTRY,
+        "            self._append_surely(row)\n",
+        "            self._known[ledger_id] = row\n",
+    ),
+    _one(
+        "delete-leaves-the-table",
+        "what the tables hold of a deleted ledger is nobody's",
+        REGISTRY,
+        "            self._slot.tables.drop(ledger_id)\n",
+        "",
+    ),
+    _one(
+        "delete-leaves-the-index",
+        "a deleted ledger has no places",
+        REGISTRY,
+        "                change.remove([ledger_id])\n",
+        "",
+    ),
+    _one(
+        "delete-forgets-where",
+        "a tombstone kills everything up to the last group that was written",
+        COMMIT,
+        "            self._registry.erase(one.tail.ledger_id, self._durable_up_to)\n",
+        "            self._registry.erase(one.tail.ledger_id, type(self._durable_up_to)(0, 0))\n",
+    ),
+    _one(
+        "checkpoint-brings-a-ledger-back",
+        "a checkpoint looks once more at what was deleted meanwhile",
+        CHECKPOINT,
+        "    return frozen.last_id(places.ledger_id) is not None\n",
+        "    return True\n",
+    ),
+    _one(
+        "tombstone-never-rests",
+        "behind the first checkpoint a new ledger of that id counts, whatever its tombstone says",
+        REGISTRY,
+        "        return self._numbered(replace(row, tombstone=replace(tombstone, log=end)))\n",
+        "        return row\n",
+    ),
+    _one(
+        "tombstone-rests-too-early",
+        "the checkpoint under way writes what the delete has killed: only the next one says from where on",
+        REGISTRY,
+        "        if tombstone is None or tombstone.log is not None or tombstone != frozen.tombstone:\n",
+        "        if tombstone is None or tombstone.log is not None:\n",
+    ),
+    _one(
+        "replay-brings-a-ledger-back",
+        "records of a deleted ledger are passed over where they stand",
+        REPLAY,
+        "            living = self._living(batch, position) if self._tombstones else batch\n",
+        "            living = batch\n",
+    ),
+    _one(
+        "replay-brings-the-last-group-back",
+        "the group at whose end a ledger was deleted was written before",
+        REPLAY,
+        "if end <= position}\n",
+        "if end < position}\n",
+    ),
+    _one(
+        "index-not-told-of-a-delete",
+        "a delete that only the rows have heard of takes the places too",
+        "recovery/indexing.py",
+        "            change.remove(row.ledger_id for row in differing if is_deleted_since(row, indexed))\n",
+        "",
     ),
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────
     _one(

@@ -40,6 +40,7 @@ from storage.codec.digest import digester as digester_of
 from storage.config import StoreConfig
 from storage.entry import DigestType, Entry
 from storage.errors import DiskFull, LedgerFenced, StoreError, StoreFailed
+from storage.grouping import Deletion
 from storage.ledger import access_of
 from storage.outcome import Damaged
 from storage.warden import confirmation_of, deletion_of, fence_of
@@ -176,12 +177,13 @@ class Trouble(Enum):
 class _Said:
     """Something about a ledger on its way."""
 
-    is_durable: Callable[[], bool]
+    what: Statement | Deletion
     answer: Callable[[], None]
     refuse: Callable[[], None] = lambda: None
 
     def hear(self, error: BaseException | None) -> None:
-        if error is None or self.is_durable():
+        is_durable = self.what.is_done if isinstance(self.what, Deletion) else self.what.is_durable
+        if error is None or is_durable:
             self.answer()
         elif isinstance(error, DiskFull):
             self.refuse()
@@ -402,22 +404,22 @@ class World:
         tail = self._store._parts.tails.of(ledger_id)
         with self._refusals(ledger_id):
             entered = self._store._committer.enter_statement(tail, lambda: make(tail))
-            if entered is not None and entered[0] is not None:
-                statement, turn = entered
+            statement, turn = entered or (None, None)
+            if statement is not None and turn is not None:
                 self.promises.facts.made(ledger_id, tail.facts.digest_type)
                 ask(ledger_id)
-                self._waiting.append(_Waiting(turn, said=_Said(lambda: statement.is_durable, answer)))
+                self._waiting.append(_Waiting(turn, said=_Said(statement, answer)))
 
     def _delete(self) -> None:
         ledger_id = self._dice.choice(DELETED)
         tail, access = self._store._parts.tails.of(ledger_id), self._access(ledger_id)
         with self._refusals(ledger_id):
             entered = self._store._committer.enter_deletion(tail, lambda: deletion_of(tail, access))
-            if entered is not None and entered[0] is not None:
-                deletion, turn = entered
+            deletion, turn = entered or (None, None)
+            if deletion is not None and turn is not None:
                 self.promises.going.add(ledger_id)
                 said = _Said(
-                    lambda: deletion.is_done,
+                    deletion,
                     lambda: self.promises.erase(ledger_id),
                     lambda: self.promises.going.discard(ledger_id),
                 )

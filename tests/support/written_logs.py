@@ -37,8 +37,10 @@ MARK = JournalPosition(9, 4096)
 class Ground:
     """One directory that has journals and ledgers in it, everything durable."""
 
-    def __init__(self, disk: SimulatedDisk | None = None, last_log: int | None = None) -> None:
-        self.disk = SimulatedDisk() if disk is None else disk
+    def __init__(
+        self, disk: SimulatedDisk | None = None, last_log: int | None = None, sector_size: int = 512
+    ) -> None:
+        self.disk = SimulatedDisk(sector_size=sector_size) if disk is None else disk
         if disk is None:
             for outer in (filenames.JOURNAL_DIRECTORY, filenames.LEDGER_DIRECTORY):
                 self.disk.root().directory(outer).make()
@@ -134,10 +136,14 @@ class Ground:
         kept.close()
         return kept.sequence
 
-    def put_index(self, *rows: LedgerRow, state: IndexState | None = None) -> None:
-        """An index of no entries."""
+    def put_index(
+        self, *rows: LedgerRow, state: IndexState | None = None, ledgers: Iterable[int] = ()
+    ) -> None:
+        """An index that knows these ledgers."""
         draft = self.place.draft()
         with draft.change() as change:
+            for ledger_id in ledgers:
+                change.put(ledger_id, [0], [4100])
             change.put_rows(rows)
             change.commit(self.state if state is None else state)
         draft.publish().close()

@@ -73,6 +73,14 @@ def test_a_survey_of_many_ledgers_forgets_the_first(monkeypatch: pytest.MonkeyPa
     ]
 
 
+def test_a_survey_remembers_as_many_ledgers_as_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "LEDGERS_MAX", 2)
+    counted = DigestSurvey(3)
+    for ledger_id in (1, 2, 3):
+        counted.observe(ledger(DigestType.CRC32C, ledger_id)[0])
+    assert counted.digest_type(1) is DigestType.CRC32C
+
+
 def test_a_declared_type_is_not_questioned() -> None:
     verifier = EntryVerifier({1: digester(DigestType.CRC32)})
     assert verifier.check(ledger(DigestType.CRC32C)[0]) is DigestCheck.MISMATCH
@@ -157,8 +165,8 @@ def test_a_forgotten_ledger_disagrees_no_more(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_only_so_many_keys_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = crc_ledgers(1)
     monkeypatch.setattr(survey, "LEDGERS_MAX", 2)
+    counted = crc_ledgers(1)
     for ledger_id in (7, 8, 9):
         counted.saw_key(ledger_id)
     assert [counted.doubts(ledger_id) for ledger_id in (7, 8, 9)] == [False, False, True]

@@ -51,6 +51,9 @@ final class Bookies {
         conf.setProperty(DbLedgerStorage.READ_AHEAD_CACHE_MAX_SIZE_MB, 4);
         // Reading ahead caches the copy that lies behind in the log, also where the index has a newer one.
         conf.setProperty("dbStorage_readAheadCacheBatchSize", 0);
+        conf.setProperty(DbLedgerStorage.DIRECT_IO_ENTRYLOGGER_TOTAL_WRITEBUFFER_SIZE_MB, 4);
+        conf.setProperty(DbLedgerStorage.DIRECT_IO_ENTRYLOGGER_TOTAL_READBUFFER_SIZE_MB, 32);
+        conf.setProperty(DbLedgerStorage.DIRECT_IO_ENTRYLOGGER_READBUFFER_SIZE_MB, 1);
         conf.setProperty("dbStorage_rocksDB_blockCacheSize", 1 << 20);
         conf.setProperty("dbStorage_rocksDB_writeBufferSizeMB", 1);
         return conf;

@@ -3,6 +3,7 @@ package interop;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.netty.util.concurrent.FastThreadLocalThread;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -10,8 +11,7 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
+import java.util.concurrent.Semaphore;
 
 /**
  * The real Apache BookKeeper behind a pipe: a command a line, an answer a line, in any order, matched by `id`.
@@ -41,11 +41,16 @@ public final class Main {
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         // A stray line of some library between the answers would be taken for one.
         System.setOut(System.err);
-        ExecutorService workers = Executors.newFixedThreadPool(WORKERS);
+        Semaphore places = new Semaphore(WORKERS);
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             JsonNode request = JSON.readTree(line);
-            workers.execute(() -> answers.println(answer(request)));
+            places.acquire();
+            // A thread each: bookies leave much behind in what is local to a thread.
+            new FastThreadLocalThread(() -> {
+                answers.println(answer(request));
+                places.release();
+            }).start();
         }
         // Threads of bookies that were refused may still be about.
         System.exit(0);

@@ -47,6 +47,8 @@ final class RunningBookie implements AutoCloseable {
                 NullStatsLogger.INSTANCE, allocator, BookieServiceInfo.NO_INFO);
         bookie.start();
         if (!bookie.isRunning()) {
+            // Its own shutdown leaves everything open of a bookie that never ran.
+            storage.shutdown();
             throw new Refused(bookie.getExitCode());
         }
         // The journals are started by a thread of its own: a shutdown before would leave them behind.

@@ -20,12 +20,15 @@ import org.apache.bookkeeper.bookie.storage.ldb.KeyValueStorageFactory.DbConfigT
 import org.apache.bookkeeper.bookie.storage.ldb.KeyValueStorageRocksDB;
 import org.apache.bookkeeper.bookie.storage.ldb.LedgersIndexRebuildOp;
 import org.apache.bookkeeper.bookie.storage.ldb.LocationsIndexRebuildOp;
+import org.apache.bookkeeper.client.BKException;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.proto.BookieProtocol;
 
 /** What a real bookie shows of a directory when it is started on it. The directory is changed by that. */
 final class Serve {
     private static final long ANSWER_S = 10;
+    /** What is said of an explicit LAC whose digest does not hold. */
+    private static final long BAD_LAC = -2;
 
     private final RunningBookie bookie;
     private final DbLedgerStorage storage;
@@ -132,7 +135,7 @@ final class Serve {
             byte[] bytes = Bytes.of(packet);
             ledger.put("lac_packet", Bytes.hex(bytes));
             if (check != null) {
-                ledger.put("explicit_lac", check.confirmed(bytes));
+                ledger.put("explicit_lac", confirmed(check, bytes));
             }
         }
         try {
@@ -140,6 +143,14 @@ final class Serve {
             ledger.put("last_entry", ByteBuffer.wrap(last).getLong(8));
         } catch (IOException nothing) {
             ledger.putNull("last_entry");
+        }
+    }
+
+    private static long confirmed(Digests check, byte[] packet) {
+        try {
+            return check.confirmed(packet);
+        } catch (BKException.BKDigestMatchException mismatch) {
+            return BAD_LAC;
         }
     }
 
