@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow crash-sim mutants lint types architecture check bench bench-functions bench-startup wheel-test clean
+.PHONY: help setup demo test test-slow crash-sim mutants interop lint types architecture check bench bench-functions bench-startup wheel-test clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -33,6 +33,9 @@ crash-sim: setup ## crash the store in more than twenty thousand ways on a simul
 
 mutants: setup ## plant forty bugs in copies of the code, and see that each is found (six minutes)
 	$(BIN)/python tests/support/mutants.py $(MUTANTS)
+
+interop: setup ## prove with the real Apache BookKeeper that it reads our files, and we its (three minutes; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/interop.py $(INTEROP)
 
 lint: setup ## check style and format
 	$(BIN)/ruff check .
@@ -65,5 +68,5 @@ wheel-test: setup ## build the wheel, install it alone, and run the tests agains
 	.wheel-test/bin/python -P -m pytest -q -p no:cacheprovider
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench-*
+	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench-* .interop
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

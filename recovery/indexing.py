@@ -1,7 +1,8 @@
 """The index, the rows and the mark, as they are at an opening: which of them speak for the others.
 
 A mark of ours and an index that is not older: good. An older index, a damaged one or none: made again. A
-bookie's mark, or a log that the index has never heard of: a bookie ran here, and everything is asked anew.
+bookie's mark, a journal of a bookie's behind ours, or a log that the index has never heard of: a bookie ran
+here, and everything is asked anew.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from recovery import founding
 from recovery.adoption import adopt
-from recovery.leftovers import check_logs, has_foreign_logs
+from recovery.leftovers import check_logs, has_foreign_journals, has_foreign_logs
 from recovery.rebuild import rebuild
 from storage import filenames, lastmark, ledger_rows
 from storage.checkpoint import mark_of
@@ -49,6 +50,9 @@ def lay(layout: Layout, place: IndexPlace, store_id: bytes, held: ExitStack) -> 
     if founding.is_marked_by_a_bookie(layout):
         return _adopted(layout, place, held)
     mark = founding.load_mark(layout)
+    # Nothing of ours tells what the ledgers in it are protected by.
+    if mark is not None and has_foreign_journals(layout.journal, mark.position):
+        return _adopted(layout, place, held)
     index = place.open()
     if isinstance(index, Damaged) and index.flaw is Flaw.FUTURE_VERSION:
         raise NewerFormat(layout.ledgers.path, f"{filenames.INDEX}: {index}")
@@ -65,7 +69,7 @@ def lay(layout: Layout, place: IndexPlace, store_id: bytes, held: ExitStack) -> 
         index.close()
         damaged = Damaged(0, Flaw.CHECKSUM, f"{error}")
         return _rebuilt(layout, place, mark, store_id, damaged, held)
-    if has_foreign_logs(layout.ledgers, state):
+    if has_foreign_logs(layout.ledgers, state) or has_foreign_journals(layout.journal, state.mark):
         index.close()
         return _adopted(layout, place, held)
     check_logs(layout.ledgers, state)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage import filenames
+from storage import filenames, journals
 from storage.codec import entrylog as codec
 from storage.entry_logs import log_ids
 from storage.errors import CorruptionError
 from storage.filenames import FileKind
+from storage.journal_reader import JournalReader, StoredRecord
+from storage.journal_scan import Owner, owner_of
 from storage.position import LogPosition
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from recovery.founding import Layout
     from storage.files import Directory
     from storage.index_state import IndexState
+    from storage.position import JournalPosition
 
 _DRAFTS = frozenset(
     {
@@ -68,6 +71,22 @@ def has_foreign_logs(directory: Directory, state: IndexState) -> bool:
             if isinstance(header, codec.Header) and header.origin is None:
                 return True
     return False
+
+
+def has_foreign_journals(directory: Directory, mark: JournalPosition) -> bool:
+    """Whether a bookie has journaled anything behind the mark."""
+    behind = (one for one in sorted(journals.journal_ids(directory)) if one >= mark.journal_id)
+    return any(_is_foreign(directory, journal_id, mark) for journal_id in behind)
+
+
+def _is_foreign(directory: Directory, journal_id: int, mark: JournalPosition) -> bool:
+    with directory.open(filenames.journal(journal_id)) as file:
+        reader = JournalReader(file, journal_id)
+        if owner_of(reader) is not Owner.BOOKIE:
+            return False
+        start = mark.offset if journal_id == mark.journal_id else 0
+        items = reader.items(max(start, reader.records_start))
+        return any(isinstance(item, StoredRecord) for item in items)
 
 
 def check_logs(directory: Directory, state: IndexState) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from recovery.chain import Required, judge
@@ -17,6 +18,7 @@ from storage.journal_records import record_batches
 from storage.journal_scan import Owner, scan
 from storage.outcome import Damaged, Flaw, Torn
 from storage.position import JournalPosition
+from storage.registry import PLAIN_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,26 +55,19 @@ class Replay:
         rows: Mapping[int, LedgerRow],
     ) -> None:
         self._directory = directory
-        self._rows = rows
         self._tombstones = {
             row.ledger_id: row.tombstone.journal for row in rows.values() if row.tombstone is not None
         }
         scans = {
-            journal_id: self._scan(journal_id, mark)
+            journal_id: scan_of(
+                directory, journal_id, rows, mark.offset if journal_id == mark.journal_id else 0
+            )
             for journal_id in journals.journal_ids(directory)
             if journal_id >= mark.journal_id
         }
         required = [Required(newest_journal, "the mark's trailer")] if newest_journal else []
         self.verdict = judge(mark, scans, required)
         _check_verdict(self.verdict)
-
-    def _scan(self, journal_id: int, mark: JournalPosition) -> JournalScan:
-        start = mark.offset if journal_id == mark.journal_id else 0
-        with self._open(journal_id) as file:
-            reader = JournalReader(file, journal_id)
-            # In a bookie's journal a ledger without a row is one that nobody has told us of.
-            declared = Declared(self._rows) if reader.salt is None else DeclaredByRows(self._rows)
-            return scan(reader, EntryVerifier(declared=declared), start)
 
     def _open(self, journal_id: int) -> ReadFile:
         return self._directory.open(filenames.journal(journal_id))
@@ -135,6 +130,22 @@ class Replay:
             records=[record for _, _, record in kept],
             special=[(offset, record) for offset, record in batch.special if record.ledger_id not in dead],
         )
+
+
+def scan_of(
+    directory: Directory, journal_id: int, rows: Mapping[int, LedgerRow], start: int = 0
+) -> JournalScan:
+    """The facts of one journal of a directory, from `start` on."""
+    with directory.open(filenames.journal(journal_id)) as file:
+        reader = JournalReader(file, journal_id)
+        # In a bookie's journal a ledger without a row is one that nobody has told us of.
+        declared = Declared(rows) if reader.salt is None else DeclaredByRows(rows)
+        return scan(reader, EntryVerifier(declared=declared, key_of=partial(_key_of, rows)), start)
+
+
+def _key_of(rows: Mapping[int, LedgerRow], ledger_id: int) -> bytes | None:
+    row = rows.get(ledger_id)
+    return PLAIN_KEY if row is None else row.master_key
 
 
 def _ranges(one: Standing) -> Iterator[tuple[int, int]]:

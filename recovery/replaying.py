@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from storage.codec import journal as journal_codec
 from storage.errors import DiskFull
 from storage.memtable import Memtable, Tables
+from storage.registry import PLAIN_KEY
 from storage.report import ReplayProgress
 from storage.warden import confirmed_by, last_add_confirmed
 
@@ -115,12 +116,18 @@ def revision(record: Record) -> Callable[[LedgerRow], LedgerRow] | None:
     """What a record makes of what is known of its ledger."""
     match record:
         case journal_codec.LedgerKey(_, key):
-            return lambda row: replace(row, master_key=key)
+            return lambda row: _keyed(row, key)
         case journal_codec.Fence():
             return lambda row: replace(row, fenced=True)
         case journal_codec.ExplicitLac(_, packet):
             return lambda row: _confirmed(row, packet)
     return None
+
+
+def _keyed(row: LedgerRow, key: bytes) -> LedgerRow:
+    # A ledger's key never changes. No bytes, or zeros: a bookie whose own index was made again knew none.
+    is_new = any(key) and row.master_key in (None, PLAIN_KEY)
+    return replace(row, master_key=key) if is_new else row
 
 
 def _confirmed(row: LedgerRow, packet: bytes) -> LedgerRow:

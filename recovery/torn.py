@@ -1,22 +1,24 @@
-"""Torn tails: what a journal holds behind its last good record, kept aside before anything goes on."""
+"""Bytes that do not count, kept aside: torn tails before anything goes on, the rest before it is cut away."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recovery.chain import judge
 from recovery.decision import Decision
-from storage import filenames
+from recovery.replay import scan_of
+from storage import filenames, journals
 from storage.outcome import EndOfData
+from storage.position import START
 from storage.report import TornTail
 from storage.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from recovery.chain import Standing, Verdict
     from storage.files import Directory
-
-_PIECE = 1 << 20
+    from storage.row import LedgerRow
 
 
 def save_torn_tails(
@@ -27,15 +29,38 @@ def save_torn_tails(
         if standing.decision in (Decision.CUT, Decision.KEEP) and not isinstance(
             standing.scan.stop, EndOfData
         ):
-            tail = _save(standing, journal_directory, quarantine)
+            name = filenames.journal(standing.scan.journal_id)
+            tail = save_aside(journal_directory, name, standing.scan.kept.end, quarantine)
             if tail is not None:
                 yield tail
 
 
-def _save(standing: Standing, journal_directory: Directory, quarantine: Directory) -> TornTail | None:
-    name = filenames.journal(standing.scan.journal_id)
-    start = standing.scan.kept.end
-    with journal_directory.open(name) as file:
+def save_uncounted(
+    journal_directory: Directory, rows: Mapping[int, LedgerRow], quarantine: Directory
+) -> Iterator[TornTail]:
+    """Copies whatever no replay would take, of all journals, also of those that nothing needs any more.
+
+    The same bytes are saved under the same name as when they were cut, and so not twice.
+    """
+    scans = {one: scan_of(journal_directory, one, rows) for one in journals.journal_ids(journal_directory)}
+    for standing in judge(START, scans).standings:
+        name = filenames.journal(standing.scan.journal_id)
+        tail = save_aside(journal_directory, name, _end_of_counted(standing), quarantine)
+        if tail is not None:
+            yield tail
+
+
+def _end_of_counted(standing: Standing) -> int:
+    scan = standing.scan
+    if standing.decision is Decision.VOID and scan.start < scan.end:
+        return scan.start  # whole groups that never counted
+    # What was kept of the group behind is in the next journal.
+    return scan.kept.end if standing.end == scan.end else standing.end
+
+
+def save_aside(directory: Directory, name: str, start: int, quarantine: Directory) -> TornTail | None:
+    """Copies a file's bytes from `start` on, unless they are zeros or were saved before."""
+    with directory.open(name) as file:
         window = Window(file)
         end = _end_of_data(window, start)
         if end == start:

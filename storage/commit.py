@@ -191,9 +191,17 @@ class Committer:
             self._check_open()
             if tail.is_held:
                 return None
-            statement = make()
-            if statement is not None:
-                self.turnstile.open.load.statements.append(statement)
+            statements, before = self.turnstile.open.load.statements, tail.handed_out
+            count = len(statements)
+            try:
+                statement = make()
+                if statement is not None:
+                    statements.append(statement)
+            except BaseException:
+                # A Ctrl-C in between: a fence that nobody writes would refuse every add.
+                if len(statements) == count:
+                    tail.take_back(before)
+                raise
             return statement, self.turnstile.enter()
 
     def enter_deletion(
@@ -204,10 +212,15 @@ class Committer:
             self._check_open()
             if tail.is_held:
                 return None
-            deletion = make()
+            deletion, deletions = make(), self.turnstile.open.load.deletions
             if deletion is not None:
-                tail.is_held = True
-                self.turnstile.open.load.deletions.append(deletion)
+                try:
+                    # Before it is on its way: what comes behind it must not go with it.
+                    tail.is_held = True
+                    deletions.append(deletion)
+                except BaseException:
+                    tail.is_held = deletion in deletions
+                    raise
             return deletion, self.turnstile.enter()
 
     def wait_while_held(self, tail: Tail) -> None:

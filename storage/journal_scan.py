@@ -77,11 +77,22 @@ class JournalScan:
 def scan(reader: JournalReader, verifier: EntryVerifier, start: int = 0) -> JournalScan:
     """The facts of this journal from `start` on (0: from the first record). Damage before it is not seen."""
     start = max(start, reader.records_start)
+    match owner_of(reader):
+        case Owner.NOBODY:
+            return _unread(reader, Owner.NOBODY, 0)
+        case Owner.OURS:
+            return _scan_groups(reader, verifier, start)
+        case Owner.BOOKIE | Owner.UNKNOWN as owner:
+            return _scan_records(reader, verifier, start, owner)
+
+
+def owner_of(reader: JournalReader) -> Owner:
+    """Who wrote the journal: its header says so, or any valid seal."""
     if isinstance(reader.header, codec.Void):
-        return _unread(reader, Owner.NOBODY, 0)
+        return Owner.NOBODY
     if reader.salt is not None or next(reader.seals_behind(0), None) is not None:
-        return _scan_groups(reader, verifier, start)
-    return _scan_records(reader, verifier, start)
+        return Owner.OURS
+    return Owner.UNKNOWN if isinstance(reader.header, Damaged) else Owner.BOOKIE
 
 
 def _unread(reader: JournalReader, owner: Owner, start: int) -> JournalScan:
@@ -155,7 +166,8 @@ def _larger(known: JournalPosition | None, claimed: JournalPosition) -> JournalP
 def _keep(reader: JournalReader, verifier: EntryVerifier, start: int) -> Kept:
     """The candidates of the torn group at `start`: what frames and verifies, up to the last entry.
 
-    A fence, a key or an explicit LAC proves nothing by itself and counts only with an entry behind it. An
+    A fence, a key or an explicit LAC proves nothing by itself and counts only with an entry behind it. A key
+    that is not known already ends them: were it damaged, its ledger would have lost its writer for ever. An
     atomic group without its seal is not kept at all.
     """
     end, count, unproven = start, 0, 0
@@ -165,7 +177,9 @@ def _keep(reader: JournalReader, verifier: EntryVerifier, start: int) -> Kept:
                 if verifier.check(data) is not DigestCheck.OK:
                     break
                 end, count, unproven = item.end, count + unproven + 1, 0
-            case StoredRecord(record=codec.LedgerKey() | codec.Fence() | codec.ExplicitLac()):
+            case StoredRecord(record=codec.LedgerKey(ledger_id, key)) if verifier.knows_key(ledger_id, key):
+                unproven += 1
+            case StoredRecord(record=codec.Fence() | codec.ExplicitLac()):
                 unproven += 1
             case StoredPadding(seal=NoSeal(), atomic_mark=False) if item.offset == reader.records_start:
                 pass
@@ -174,12 +188,11 @@ def _keep(reader: JournalReader, verifier: EntryVerifier, start: int) -> Kept:
     return Kept(start, end, count)
 
 
-def _scan_records(reader: JournalReader, verifier: EntryVerifier, start: int) -> JournalScan:
+def _scan_records(reader: JournalReader, verifier: EntryVerifier, start: int, owner: Owner) -> JournalScan:
     """A bookie's journal: every record's digest, whole flushes, and zeros behind the end.
 
     What no digest proves counts only with something behind it that does, or with its flush complete.
     """
-    owner = Owner.UNKNOWN if isinstance(reader.header, Damaged) else Owner.BOOKIE
     _learn_digest_types(reader, verifier, start)
     found = _unread(reader, owner, start)
     if _is_a_replayed_end(reader, start):

@@ -147,6 +147,8 @@ class Registry:
                 change.remove([ledger_id])
                 change.put_rows([row])
                 change.commit(None)
+            # Not before: should that fail, the ledger is read as it was, until an opening has decided.
+            self._known[ledger_id] = row
             # Before another has this id: what a table or the cache still knows is the deleted ledger's.
             self._slot.tables.drop(ledger_id)
             self._cache.forget({ledger_id})
@@ -179,7 +181,7 @@ class Registry:
     def _append_surely(self, row: LedgerRow) -> None:
         is_sure = not self._rows.is_open
         try:
-            self._append([row])
+            self._write([row])
         except OSError as error:
             # In a file that was there already the row may stand all the same: nobody knows then.
             if error.errno in NO_SPACE and is_sure and not self.is_lost:
@@ -187,14 +189,16 @@ class Registry:
             raise
 
     def _append(self, rows: Sequence[LedgerRow]) -> None:
+        self._write(rows)
+        self._known |= {row.ledger_id: row for row in rows}
+
+    def _write(self, rows: Sequence[LedgerRow]) -> None:
         try:
             self._rows.append(rows)
         except OSError as error:
             if self.is_lost or error.errno in NO_SPACE:
                 raise
             self._rows.append(rows)  # into a new file: of the old one nobody knows what a sync would prove
-        for row in rows:
-            self._known[row.ledger_id] = row
 
     def _know(self, row: LedgerRow) -> LedgerRow:
         row = self._numbered(row)

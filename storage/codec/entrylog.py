@@ -190,7 +190,12 @@ def encode_filler(position: int) -> bytes:
         return b""
     if missing < PREFIX_SIZE:
         missing += BLOCK_SIZE
-    return _PREFIX.pack(missing - _SIZE.size, META_LEDGER, FILLER_ENTRY).ljust(missing, b"\0")
+    return encode_blank(missing)
+
+
+def encode_blank(size: int) -> bytes:
+    """A record of so many bytes in all that every scan skips: what a dead record's place is filled with."""
+    return _PREFIX.pack(size - _SIZE.size, META_LEDGER, FILLER_ENTRY).ljust(size, b"\0")
 
 
 def encode_ledgers_map(sizes: Mapping[int, int]) -> list[bytes]:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from storage.codec import entry as entry_codec
-from storage.codec.digest import DigestCheck, Digester, digester
+from storage.codec.digest import DigestCheck, Digester, digester, master_key
 from storage.entry import DigestType
 from storage.outcome import Damaged
 
@@ -35,6 +35,7 @@ LEDGERS_MAX = 100_000
 
 _TYPE_OF_WIDTH = {digest_type.width: digest_type for digest_type in DigestType}
 _CRCS = (Digester(DigestType.CRC32C), Digester(DigestType.CRC32))
+_PLAIN_KEY = master_key(b"")
 _MATCH_VOTES = 4  # a CRC that matches by chance is rarer than any damage to the lengths
 
 
@@ -145,15 +146,18 @@ class EntryVerifier:
     """Checks entries of any ledger: with the digest type that was declared, else with what the survey says.
 
     A MAC is verified where its ledger's password is known. What cannot be verified is `UNVERIFIED`.
+    A ledger of which nothing is known has the key of all that are made without a password.
     """
 
     def __init__(
         self,
         declared: Mapping[int, Digester] = MappingProxyType({}),
         password_of: Callable[[int], bytes | None] = lambda _: None,
+        key_of: Callable[[int], bytes | None] = lambda _: _PLAIN_KEY,
     ) -> None:
         self._declared = declared
         self._password_of = password_of
+        self._key_of = key_of
         self.survey = DigestSurvey()
 
     def digester(self, ledger_id: int) -> Digester | None:
@@ -177,6 +181,10 @@ class EntryVerifier:
     def doubts(self, ledger_id: int) -> bool:
         """Whether an unverified entry of this ledger may be one whose ledger id is damaged."""
         return ledger_id not in self._declared and self.survey.doubts(ledger_id)
+
+    def knows_key(self, ledger_id: int, key: bytes) -> bool:
+        """Whether that is the ledger's key, as far as is known: no digest tells of a key record."""
+        return key == self._key_of(ledger_id)
 
     def proves(self, data: Buffer) -> bool:
         """Whether a digest shows that exactly these bytes were written as an entry; counts as no evidence."""

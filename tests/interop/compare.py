@@ -35,9 +35,13 @@ class Allowance:
     cut_facts: Set[int] = frozenset()
     """Ledgers of which a fence, a key or a confirmation stands at such a place."""
 
-    def with_cut(self, theirs: Scans, sound: Sound) -> Allowance:
-        """The same, and what their scans list where nobody vouches for it."""
-        journals = [found for found in theirs.journals if not sound.has_journal(found.place)]
+    def with_cut(self, theirs: Scans, sound: Sound, since: tuple[int, int]) -> Allowance:
+        """The same, and what their scans list where nobody vouches for it; in journals, what is replayed."""
+        journals = [
+            found
+            for found in theirs.journals
+            if not sound.has_journal(found.place) and (found.place.file, found.place.offset) >= since
+        ]
         logs = [found for found in theirs.logs if not sound.has_log(found.place)]
         cut: dict[tuple[int, int], set[str]] = defaultdict(set)
         for found in (*journals, *logs):

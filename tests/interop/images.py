@@ -1,8 +1,8 @@
 """Crash images: what the simulated disk leaves of the real store, as a directory of real files.
 
-    killed     everything that was written lies there, the last write perhaps by half; nobody has opened it
-    cut        a power cut has taken what it could; then it was opened, and closed in order
-    history    many kills and power cuts, openings between them, and the last one closed in order
+killed     everything that was written lies there, the last write perhaps by half; nobody has opened it
+cut        a power cut has taken what it could; then it was opened, and closed in order
+history    many kills and power cuts, openings between them, and the last one closed in order
 """
 
 from __future__ import annotations

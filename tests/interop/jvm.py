@@ -94,7 +94,9 @@ def _run_maven(directory: Path) -> None:
         raise NotReached(f"Maven was not done after {_BUILD_S} s") from None
     if done.returncode == 0:
         return
-    problem = next((line for line in done.stdout.splitlines() if any(one in line for one in _UNREACHED)), None)
+    problem = next(
+        (line for line in done.stdout.splitlines() if any(one in line for one in _UNREACHED)), None
+    )
     if problem is not None:
         raise NotReached(problem)
     raise BuildFailed(done.stdout + done.stderr)

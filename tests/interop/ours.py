@@ -38,6 +38,7 @@ from storage.warden import confirmed_by
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
+    from storage.files import Directory
     from storage.row import LedgerRow
     from storage.store import Store
 
@@ -133,6 +134,9 @@ class Sound:
 
     journals: Mapping[int, Sequence[tuple[int, int]]]
     logs: Mapping[int, int]
+    mark: tuple[int, int]
+    maps: Mapping[int, Mapping[int, int]]
+    """Of each sealed log its ledgers map."""
 
     def has_journal(self, place: Place) -> bool:
         """Whether our replay would take the record there, if it began with the oldest journal."""
@@ -144,17 +148,15 @@ class Sound:
 
 def sound(directory: Path, view: View) -> Sound:
     """What counts of the directory that has shown this."""
-    journals = Layout(PosixDirectory(directory)).journal
-    scans = {}
-    for number in journal_ids(journals):
-        with journals.open(filenames.journal(number)) as file:
+    layout, scans = Layout(PosixDirectory(directory)), {}
+    for number in journal_ids(layout.journal):
+        with layout.journal.open(filenames.journal(number)) as file:
             scans[number] = scan(JournalReader(file, number), EntryVerifier(DeclaredByRows(view.rows)))
     ranges = {one.scan.journal_id: list(_ranges(one)) for one in judge(START, scans).standings}
-    return Sound(ranges, _ends(directory, view))
+    return Sound(ranges, _ends(layout.ledgers, view), _mark(layout), _maps(layout.ledgers))
 
 
-def _ends(directory: Path, view: View) -> dict[int, int]:
-    ledgers = Layout(PosixDirectory(directory)).ledgers
+def _ends(ledgers: Directory, view: View) -> dict[int, int]:
     ends = {}
     for number in log_ids(ledgers):
         is_ours = origin_of(read_header(ledgers, number)) is not None
@@ -197,20 +199,29 @@ def our_scans(directory: Path) -> Scans:
     """What our readers list in files that a bookie has written."""
     layout = Layout(PosixDirectory(directory))
     problems: list[str] = []
+    journals = tuple(_journal_records(layout.journal, problems))
+    logs = tuple(_log_entries(layout.ledgers, problems))
+    return Scans(_mark(layout), journals, logs, _maps(layout.ledgers), tuple(problems))
+
+
+def _mark(layout: Layout) -> tuple[int, int]:
     mark = lastmark.load(layout.ledgers)
-    maps: dict[int, Mapping[int, int]] = {}
-    return Scans(
-        (mark.position.journal_id, mark.position.offset) if isinstance(mark, Mark) else (0, 0),
-        tuple(_journal_records(layout, problems)),
-        tuple(_log_entries(layout, maps, problems)),
-        maps,
-        tuple(problems),
-    )
+    return (mark.position.journal_id, mark.position.offset) if isinstance(mark, Mark) else (0, 0)
 
 
-def _journal_records(layout: Layout, problems: list[str]) -> Iterator[Found]:
-    for number in journal_ids(layout.journal):
-        with layout.journal.open(filenames.journal(number)) as file:
+def _maps(ledgers: Directory) -> dict[int, Mapping[int, int]]:
+    maps = {}
+    for number in log_ids(ledgers):
+        with ledgers.open(filenames.entry_log(number)) as file:
+            sizes = EntryLogReader(file, number, EntryVerifier()).ledgers_map()
+        if isinstance(sizes, dict):
+            maps[number] = sizes
+    return maps
+
+
+def _journal_records(journals: Directory, problems: list[str]) -> Iterator[Found]:
+    for number in journal_ids(journals):
+        with journals.open(filenames.journal(number)) as file:
             for item in JournalReader(file, number).items():
                 if isinstance(item, StoredRecord):
                     start = item.offset + LENGTH_WORD_SIZE
@@ -219,14 +230,10 @@ def _journal_records(layout: Layout, problems: list[str]) -> Iterator[Found]:
                     problems.append(f"journal {number:x}: {item}")
 
 
-def _log_entries(layout: Layout, maps: dict[int, Mapping[int, int]], problems: list[str]) -> Iterator[Found]:
-    for number in log_ids(layout.ledgers):
-        with layout.ledgers.open(filenames.entry_log(number)) as file:
-            reader = EntryLogReader(file, number, EntryVerifier())
-            sizes = reader.ledgers_map()
-            if isinstance(sizes, dict):
-                maps[number] = sizes
-            for item in entrylog_scan.items(reader):
+def _log_entries(ledgers: Directory, problems: list[str]) -> Iterator[Found]:
+    for number in log_ids(ledgers):
+        with ledgers.open(filenames.entry_log(number)) as file:
+            for item in entrylog_scan.items(EntryLogReader(file, number, EntryVerifier())):
                 if isinstance(item, LogEntry):
                     yield _found(Place(number, item.position.offset), bytes(item.data))
                 elif isinstance(item, entrylog_scan.Hole | Damaged):

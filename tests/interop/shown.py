@@ -92,7 +92,9 @@ def their_scans(driver: Driver, directory: Path) -> Scans:
     """What BookKeeper's own readers list."""
     journals = driver.ask("scan-journal", dir=str(directory))
     logs = driver.ask("scan-log", dir=str(directory))["logs"]
-    problems = [f"journal {one['journal']:x}: {one['problem']}" for one in journals["journals"] if "problem" in one]
+    problems = [
+        f"journal {one['journal']:x}: {one['problem']}" for one in journals["journals"] if "problem" in one
+    ]
     problems += [f"log {one['log']:x}: {one['problem']}" for one in logs if "problem" in one]
     for log in logs:
         if log.get("map", log["counted"]) != log["counted"]:
@@ -102,7 +104,11 @@ def their_scans(driver: Driver, directory: Path) -> Scans:
         (first, offset),
         tuple(_found(one["journal"], row) for one in journals["journals"] for row in one["records"]),
         tuple(_found(one["log"], row) for one in logs for row in one["entries"]),
-        {one["log"]: {int(ledger): size for ledger, size in one["map"].items()} for one in logs if "map" in one},
+        {
+            one["log"]: {int(ledger): size for ledger, size in one["map"].items()}
+            for one in logs
+            if "map" in one
+        },
         tuple(problems),
     )
 
@@ -116,9 +122,7 @@ class BookieRefused(AssertionError):
     """The real bookie does not start on the directory."""
 
 
-def their_bookie(
-    driver: Driver, directory: Path, accesses: Mapping[int, Access], **how: bool
-) -> Shown:
+def their_bookie(driver: Driver, directory: Path, accesses: Mapping[int, Access], **how: bool) -> Shown:
     """What a real bookie shows that is started on the directory, which is changed by that.
 
     `rebuild`: its index is made first, by its own tools. `keys`: adds are tried, with right and wrong keys.

@@ -134,3 +134,16 @@ def test_a_bookie_s_log_may_lose_what_was_never_durable_once_it_was_adopted() ->
     ground.disk.power_cut(LoseAll())
     assert ground.log(0) == b""
     check_logs(ground.ledgers, state)
+
+
+def test_the_files_that_were_read_stay_though_nobody_had_made_their_names_durable() -> None:
+    ground = Ground()
+    ground.put_mark()
+    for directory, name in ((ground.ledgers, "0.log"), (ground.layout.journal, "9.txn")):
+        with directory.create(name) as file:
+            file.write(0, [Log().file()])
+            file.sync()
+    ground.adopted()
+    ground.disk.power_cut(LoseAll())
+    assert "0.log" in ground.ledgers.names()
+    assert "9.txn" in ground.layout.journal.names()

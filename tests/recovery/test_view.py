@@ -20,6 +20,8 @@ from recovery.founding import Layout
 from recovery.viewing import Viewing, open_view
 from storage.entry import NO_ENTRY, DigestType, Entry
 from storage.errors import CorruptionError, NotAStore
+from storage.index import NoIndex
+from storage.posix_files import PosixDirectory
 from storage.report import IndexFound
 from storage.warden import confirmed_by
 
@@ -440,6 +442,25 @@ def test_ids_in_any_order_are_told_ascending() -> None:
     assert payloads(view, 1)[3] == b"behind"
 
 
+def test_the_journal_of_the_largest_id_is_told_and_not_the_newest() -> None:
+    writer = Writer()
+    writer.store.add(Entry(5, 9, -1, 10, b"placed"))
+    writer.roll()
+    writer.store.add(Entry(5, 3, -1, 10, b"behind"))
+    assert writer.site.names("journal/current", ".txn") == ["1.txn", "2.txn"]
+    view = looking(writer.site.disk).run()
+    assert view.whereabouts_of_last(5).journal_id == 1
+
+
+def test_a_delete_of_which_the_rows_have_lost_the_last_group_is_known_from_the_index() -> None:
+    writer = begun()
+    writer.delete(4)
+    writer.delete(3)
+    rows = f"{LEDGERS}/ledgers.rows"
+    writer.site.flip(rows, len(writer.site.bytes_of(rows)) - 4096 + 100)
+    assert held_by(looking(writer.site.disk).run()) == writer.settled()
+
+
 # ── where the index cannot be used ───────────────────────────────────────────────────────────────────────
 
 
@@ -528,6 +549,49 @@ def _check_manifest(view: View, name: str, ledger: dict[str, Any]) -> None:
     # A journal of version 4 or 5 holds none.
     explicit = None if "_v4" in name or "_v5" in name else ledger["explicit_lac"]
     assert confirmed_by(facts) == (NO_ENTRY if explicit is None else explicit)
+
+
+def test_a_bookie_that_goes_on_is_read_again(tmp_path: Path) -> None:
+    root = tmp_path / "bookie"
+    shutil.copytree(fixtures.bookie("03a_crash_after_checkpoint") / "bookie", root)
+    calm, disturbed = (Opened(PosixDirectory(root), []) for _ in range(2))
+    Viewing(Layout(calm), NoIndex).run()
+    disturbed.disturb = lambda: (root / LEDGERS / "lastMark").write_bytes(bytes(16))
+    Viewing(Layout(disturbed), NoIndex).run()
+    assert disturbed.opened.count("0.log") == 2 * calm.opened.count("0.log")
+
+
+class Opened(Watched):
+    """Notes what is opened; before the first journal something may happen."""
+
+    def __init__(self, below: Directory, opened: list[str]) -> None:
+        super().__init__(below, lambda: None)
+        self._below = below
+        self.opened = opened
+        self.disturb: Callable[[], object] | None = None
+
+    def directory(self, name: str) -> Directory:
+        inner = Opened(self._below.directory(name), self.opened)
+        inner.disturb = self.disturb
+        return inner
+
+    def open(self, name: str) -> ReadFile:
+        if self.disturb is not None and name == "0.log" and name not in self.opened:
+            self.disturb()
+        self.opened.append(name)
+        return super().open(name)
+
+
+def test_a_log_that_a_bookie_has_made_behind_us_is_read_too(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.ledger(77).append(b"ours")
+    [log] = [path for path in fixtures.entry_logs("05a_compaction") if path.name == "3.log"]
+    shutil.copy(log, root / LEDGERS / "3.log")
+    with open_view(root) as view:
+        assert view.how is IndexFound.ADOPTED
+        assert view.ledgers()[-1] == 77
+        assert view.count(3) == 42
 
 
 def test_where_nothing_is_there_is_no_view(tmp_path: Path) -> None:

@@ -889,19 +889,19 @@ def test_a_removal_that_empties_most_pages_leaves_a_file_that_can_be_opened(
     place: LmdbPlace, index: LmdbIndex
 ) -> None:
     with index.change() as change:
-        for ledger_id in range(2000):
-            change.put(ledger_id, range(100), [7] * 100)
+        for ledger_id in range(1000):
+            change.put(ledger_id, range(60), [7] * 60)
         change.commit(None)
-    gone = Random(1).sample(range(2000), 1900)
+    gone = Random(1).sample(range(1000), 950)
     index = removed(place, index, gone)
-    assert list(index.ledgers()) == sorted({*range(2000)} - {*gone})
+    assert list(index.ledgers()) == sorted({*range(1000)} - {*gone})
     index.close()
 
 
 @pytest.mark.usefixtures("unsynced")
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(200))
 def test_a_file_is_never_shorter_than_it_says(place: LmdbPlace, seed: int) -> None:
-    dice, index, expected = Random(seed), made(place), dict[int, int]()
+    dice, index, expected = Random(seed), made(place), set[int]()
     count = dice.randrange(2, 300)
     size = dice.choice([1, 20, 60, 60, 100, 126, 300] if count > 10 else [3000, 20_000, 70_000])
     for number in range(6):
@@ -909,12 +909,12 @@ def test_a_file_is_never_shorter_than_it_says(place: LmdbPlace, seed: int) -> No
             if number:
                 gone = some_ledgers(dice, count)
                 change.remove(gone)
-                expected = {one: left for one, left in expected.items() if one not in gone}
+                expected -= {*gone}
             if not number or dice.random() < 0.2:
                 come = range(count) if not number else some_ledgers(dice, count)
                 for ledger_id in come:
                     change.put(ledger_id, range(size), [7] * size)
-                    expected[ledger_id] = size
+                expected |= {*come}
             if dice.random() < 0.3:
                 change.put_rows(
                     LedgerRow(one, 1, explicit_lac=bytes(300)) for one in some_ledgers(dice, count)
@@ -922,7 +922,7 @@ def test_a_file_is_never_shorter_than_it_says(place: LmdbPlace, seed: int) -> No
             change.commit(dice.choice([None, IndexState(number)]))
         index.close()
         index = opened(place)
-        assert {ledger_id: index.count(ledger_id) for ledger_id in index.ledgers()} == expected
+        assert list(index.ledgers()) == sorted(expected)
     index.close()
 
 
