@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from recovery.opening import open_store
+    from recovery.viewing import open_view
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "open_view"]
 
 
 def __getattr__(name: str) -> object:
@@ -16,4 +17,8 @@ def __getattr__(name: str) -> object:
         from recovery.opening import open_store
 
         return open_store
+    if name == "open_view":
+        from recovery.viewing import open_view
+
+        return open_view
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from recovery.declared import Declared
 from recovery.journal_facts import gather
 from recovery.lineage import header_finding, in_order, noted_ends, origin_of, read_header
 from recovery.merging import Merging
@@ -25,7 +26,6 @@ from recovery.rebuild import durable_end, log_sizes
 from storage import entrylog_scan, filenames, journals, lastmark
 from storage.checkpoint import mark_of
 from storage.codec import entrylog as codec
-from storage.codec.digest import Digester
 from storage.codec.survey import DigestSurvey, EntryVerifier
 from storage.entry_logs import log_ids
 from storage.entrylog_reader import EntryLogReader
@@ -33,6 +33,7 @@ from storage.filenames import FileKind
 from storage.index_state import IndexState
 from storage.ledger_rows import LedgerRows
 from storage.outcome import Damaged
+from storage.registry import PLAIN_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -85,7 +86,7 @@ class _Adoption:
         self._headers = {one: read_header(self._directory, one) for one in log_ids(self._directory)}
         self._order = in_order(self._headers)
         self._past = load_past(self._directory, place, self._headers, self._order)
-        self._verifier = EntryVerifier(_declared(self._past.rows))
+        self._verifier = EntryVerifier(Declared(self._past.rows), key_of=self._key_of)
         self._verifier.survey = DigestSurvey(sys.maxsize)
         self._meter = Meter(self._bytes_to_read(), progress)
 
@@ -118,6 +119,10 @@ class _Adoption:
         return Adopted(
             index, mark, rows, (*findings, *placing.findings, *merging.findings()), placing.figures
         )
+
+    def _key_of(self, ledger_id: int) -> bytes | None:
+        row = self._past.rows.get(ledger_id)
+        return PLAIN_KEY if row is None else row.master_key
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -187,10 +192,6 @@ def _complete(draft: IndexDraft, rows: Mapping[int, LedgerRow], state: IndexStat
     with draft.change() as change:
         change.put_rows(row for _, row in sorted(rows.items()))
         change.commit(state)
-
-
-def _declared(rows: Mapping[int, LedgerRow]) -> dict[int, Digester]:
-    return {row.ledger_id: Digester(row.digest_type) for row in rows.values() if row.digest_type is not None}
 
 
 def _extents(

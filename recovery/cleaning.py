@@ -18,8 +18,8 @@ from storage import entrylog_scan, filenames
 from storage.codec import entrylog as codec
 from storage.codec.survey import EntryVerifier
 from storage.entry_logs import log_ids
-from storage.entrylog_reader import EntryLogReader, LogEntry
-from storage.entrylog_scan import Hole, LogFiller, LogMap
+from storage.entrylog_reader import EntryLogReader, LogEntry, LogMap
+from storage.entrylog_scan import Hole, LogFiller
 from storage.outcome import Damaged, EndOfData, Torn
 
 if TYPE_CHECKING:

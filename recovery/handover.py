@@ -1,9 +1,9 @@
 """Handing a store over to a bookie: what it then finds is what we show, and nothing else.
 
-A bookie knows no seals, no durable ends and no tombstones; it replays the journals from its mark on, scans the
-logs, and keeps what it knows of ledgers in an index of its own. So in front of it there must be entry logs
-that hold what counts, and one journal that says the rest: keys, fences and explicit LACs. The order is
-`Handover.run`, and each step is durable before the next:
+A bookie knows no seals, no durable ends and no tombstones; it replays the journals from its mark on, scans
+the logs, and keeps what it knows of ledgers in an index of its own. So it must find entry logs that hold what
+counts, and a journal that says the rest: keys, fences and explicit LACs. The order is `Handover.run`, and
+each step is durable before the next:
 
     1. checkpoint   everything is in entry logs, index and rows: no journal is needed any more
     2. clean        entry logs end where they count, have their ledgers maps, and nothing of deleted ledgers
@@ -25,34 +25,39 @@ started the next time; one entry, and it writes down everything.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recovery import founding
 from recovery.cleaning import clean_logs
-from recovery.opening import Opening
+from recovery.founding import Layout
+from recovery.opening import Opening, Surroundings
 from recovery.replaying import check_finished
+from recovery.restating import Facts, in_groups, records_of
 from recovery.torn import save_uncounted
 from storage import cookie, filenames, journals, lastmark
 from storage.checkpoint import mark_of
 from storage.codec import cookie as cookie_codec
-from storage.codec import journal as journal_codec
-from storage.errors import EntryUnreadable, NotAStore
-from storage.grouping import size_of
-from storage.journal_writer import NOTHING, Group
+from storage.config import StoreConfig
+from storage.errors import NotAStore
+from storage.journal_writer import NOTHING
+from storage.lmdb_index import LmdbPlace
 from storage.position import JournalPosition
+from storage.posix_files import PosixDirectory
+from storage.worker import ThreadWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    import os
+    from collections.abc import Iterable, Sequence
 
     from recovery.cleaning import CleanedLogs
-    from recovery.founding import Layout
-    from recovery.opening import Recovered, Surroundings
+    from recovery.opening import Recovered
     from storage.codec.cookie import Cookie
-    from storage.config import StoreConfig
     from storage.files import Directory
     from storage.index import IndexPlace
+    from storage.index_state import IndexState
     from storage.parts import Parts
     from storage.report import OpenReport, TornTail
     from storage.row import LedgerRow
@@ -72,6 +77,8 @@ class Address:
 
     def on(self, found: Cookie) -> Cookie:
         """The cookie with this address. Another instance id leaves the store id what it was."""
+        if self == AS_IT_IS:
+            return found
         stamped = replace(found, layout_version=cookie_codec.VERSION)
         if self.bookie_id is not None:
             stamped = replace(stamped, bookie_host=self.bookie_id)
@@ -79,7 +86,7 @@ class Address:
             stamped = replace(stamped, journal_directories=(self.journal_directory,))
         if self.ledger_directory is not None:
             stamped = replace(stamped, ledger_directories=(self.ledger_directory,), index_directories=None)
-        if self.instance_id is not None:
+        if self.instance_id not in (None, found.instance_id):
             # Or the logs that carry it would be another store's.
             stamped = replace(stamped, instance_id=self.instance_id, store_id=founding.id_of(found).hex())
         return stamped
@@ -88,7 +95,7 @@ class Address:
 AS_IT_IS = Address()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOver:
     """What a bookie will find, and what it will not know."""
 
@@ -97,6 +104,8 @@ class HandedOver:
     facts: Facts
     logs: CleanedLogs
     mark: JournalPosition
+    """From where the bookie replays: the beginning of the one journal that there is."""
+    last_log: int | None
     saved: tuple[TornTail, ...]
     """What of journals and logs did not count, and is in the quarantine."""
     trimmed: tuple[str, ...]
@@ -110,26 +119,18 @@ class HandedOver:
         return (*self.opened.findings, *self.logs.findings)
 
 
-@dataclass(slots=True)
-class Facts:
-    """What the new journal says of the ledgers."""
+def hand_over(
+    path: str | os.PathLike[str],
+    address: Address = AS_IT_IS,
+    config: StoreConfig = StoreConfig(),  # noqa: B008 - frozen
+) -> HandedOver:
+    """Makes the store at `path` a directory for a bookie, which is to be started when its tools were over it.
 
-    ledgers: int = 0
-    keys: int = 0
-    fences: int = 0
-    explicit_lacs: int = 0
-    unproven: list[int] = field(default_factory=list)
-    """Ledgers whose key nobody knows: no record of theirs makes a bookie know the ledger."""
-    restated: tuple[int, int] | None = None
-    """The entry that is written again, ledger and id; `None`: there is none that can be read."""
-
-    @property
-    def make_an_index(self) -> bool:
-        """Whether a bookie with an empty index of ledgers knows all of them when it has replayed this.
-
-        Then the one that its tool makes, in which each ledger is fenced and none has a key, is of no use.
-        """
-        return not self.ledgers or not (self.unproven or self.restated is None)
+    It stays a store of ours, with all that was in it. Raises as `open_store`, and where there is no store.
+    """
+    layout = Layout(PosixDirectory(path))
+    place = LmdbPlace(layout.ledgers, Path(layout.ledgers.path), config.index_size_max)
+    return Handover(layout, place, config, Surroundings(ThreadWorker), address).run()
 
 
 class Handover:
@@ -160,20 +161,22 @@ class Handover:
             rows = {row.ledger_id: row for row in recovered.index.rows()}
             logs = clean_logs(self._layout.ledgers, recovered.index, rows, self._layout.quarantine)
             facts, written = self._restate(recovered.parts)
-            mark = self._move_mark(recovered, written)
-            saved = self._quarantine(rows, mark)
-            trimmed = self._trim(mark)
-            self._furnish(recovered, cookies)
+            state = self._move_mark(recovered, written)
+            saved = self._quarantine(rows)
+            trimmed = self._trim(written[0])
+            self._furnish(state, cookies)
+        _, stamped = cookies[0]
         return HandedOver(
-            recovered.report,
-            cookies[0][1],
-            facts,
-            logs,
-            mark,
-            (*recovered.report.torn, *logs.saved, *saved),
-            trimmed,
-            tuple(row.ledger_id for row in rows.values() if row.tombstone is not None and logs.findings),
-            tuple(row.ledger_id for row in rows.values() if row.in_limbo),
+            opened=recovered.report,
+            cookie=stamped,
+            facts=facts,
+            logs=logs,
+            mark=state.mark,
+            last_log=state.last_log,
+            saved=tuple(dict.fromkeys([*recovered.report.torn, *logs.saved, *saved])),
+            trimmed=trimmed,
+            deleted=tuple(one for one, row in rows.items() if row.tombstone is not None and logs.findings),
+            limbo=tuple(one for one, row in rows.items() if row.in_limbo),
         )
 
     def _cookies(self) -> list[tuple[Directory, Cookie]]:
@@ -189,60 +192,61 @@ class Handover:
     def _restate(self, parts: Parts) -> tuple[Facts, list[int]]:
         """A new journal with what is known of all ledgers; the ids of the journals that it took."""
         facts = Facts()
-        groups = _in_groups(_records(parts, facts), self._config.group_size_max)
+        groups = in_groups(records_of(parts, facts), self._config.group_size_max)
         durable_up_to = parts.committer.durable_up_to
+        alignment = self._config.journal_alignment
+        more = NOTHING.space(alignment)
         # Always another journal: in front of its first group nothing may stand that a bookie would replay.
         first = next(groups, NOTHING)
-        writer = parts.journals.roll(first.space(self._config.journal_alignment))
+        writer = parts.journals.roll(first.space(alignment, more))
         written = [writer.journal_id]
-        for group in chain([first], groups, [NOTHING]):
-            # The last, empty one vouches for the one before it: an opening has nothing to carry over.
-            writer = parts.journals.with_room(group)
-            writer.write(group, durable_up_to)
-            durable_up_to = writer.sync()
+        for group in chain([first], groups):
+            writer = parts.journals.with_room(group, more)
             if writer.journal_id not in written:
                 written.append(writer.journal_id)
+            writer.write(group, durable_up_to)
+            durable_up_to = writer.sync()
+        # Vouches for the last one: an opening has nothing to carry over.
+        writer.write(NOTHING, durable_up_to)
+        writer.sync()
         return facts, written
 
-    def _move_mark(self, recovered: Recovered, written: Sequence[int]) -> JournalPosition:
+    def _move_mark(self, recovered: Recovered, written: Sequence[int]) -> IndexState:
         """The mark at the beginning of the new journal, in the index before it is in the file."""
-        mark = JournalPosition(written[0], 0)
-        index = recovered.index
-        state = index.state()
-        sequence = recovered.parts.registry.sequence
-        state = replace(state, generation=state.generation + 1, mark=mark, rows_sequence=sequence)
-        with index.change() as change:
+        before = recovered.index.state()
+        state = replace(
+            before,
+            generation=before.generation + 1,
+            mark=JournalPosition(written[0], 0),
+            rows_sequence=recovered.parts.registry.sequence,
+        )
+        with recovered.index.change() as change:
             change.commit(state)
         lastmark.write_draft(self._layout.ledgers, mark_of(state, written[-1]))
         lastmark.publish(self._layout.ledgers)
-        return mark
+        return state
 
-    def _quarantine(self, rows: dict[int, LedgerRow], mark: JournalPosition) -> list[TornTail]:
-        saved = [
-            tail
-            for tail in save_uncounted(self._layout.journal, rows, self._layout.quarantine)
-            if _journal_id(tail) < mark.journal_id
-        ]
+    def _quarantine(self, rows: dict[int, LedgerRow]) -> list[TornTail]:
+        saved = list(save_uncounted(self._layout.journal, rows, self._layout.quarantine))
         # The quarantine's own name. Before the trim: these are the last copies.
         self._layout.root.sync()
         return saved
 
-    def _trim(self, mark: JournalPosition) -> tuple[str, ...]:
-        trimmed = journals.trim(self._layout.journal, mark.journal_id, 0)
+    def _trim(self, marked_id: int) -> tuple[str, ...]:
+        trimmed = journals.trim(self._layout.journal, marked_id, 0)
         # A power cut must not bring one back: a bookie's tools read all journals, not those from its mark on.
         self._layout.journal.sync()
         return tuple(trimmed)
 
     # ── what else a bookie looks for ─────────────────────────────────────────────────────────────────
 
-    def _furnish(self, recovered: Recovered, cookies: Iterable[tuple[Directory, Cookie]]) -> None:
+    def _furnish(self, state: IndexState, cookies: Iterable[tuple[Directory, Cookie]]) -> None:
         ledgers = self._layout.ledgers
-        last_log = recovered.index.state().last_log
         if filenames.LAST_ID in ledgers.names():
             ledgers.remove(filenames.LAST_ID)
-        if last_log is not None:
+        if state.last_log is not None:
             with ledgers.create(filenames.LAST_ID) as file:
-                file.write(0, [f"{last_log:x}\n".encode()])
+                file.write(0, [f"{state.last_log:x}\n".encode()])
                 file.sync()
         for name in _TOOLS_NEED:
             ledgers.directory(name).make()
@@ -258,63 +262,3 @@ def _checkpoint(parts: Parts) -> None:
     parts.checkpointer.finish()
     check_finished(parts)
     parts.logs.seal()
-
-
-def _journal_id(tail: TornTail) -> int:
-    return filenames.parse(tail.file).number or 0
-
-
-# ── the facts ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _records(parts: Parts, facts: Facts) -> Iterator[list[bytes]]:
-    """The records of each ledger, its key in front: without it a bookie skips the others."""
-    for ledger_id in sorted({*parts.reading.ledgers(), *parts.registry.existing()}):
-        row = parts.registry.of(ledger_id)
-        facts.ledgers += 1
-        records = []
-        if row.master_key is None:
-            facts.unproven.append(ledger_id)
-        else:
-            facts.keys += 1
-            records.append(journal_codec.encode_ledger_key(ledger_id, row.master_key))
-        if row.fenced:
-            facts.fences += 1
-            records.append(journal_codec.encode_fence(ledger_id))
-        if row.explicit_lac is not None:
-            facts.explicit_lacs += 1
-            records.append(journal_codec.encode_explicit_lac(ledger_id, row.explicit_lac))
-        if facts.restated is None and row.master_key is not None:
-            records += _an_entry(parts, ledger_id, facts)
-        if records:
-            yield records
-
-
-def _an_entry(parts: Parts, ledger_id: int, facts: Facts) -> list[bytes]:
-    """The record of the ledger's last entry, if it has one that can be read."""
-    last_id = parts.reading.last_id(ledger_id)
-    if last_id is None:
-        return []
-    try:
-        data = parts.reading.data(ledger_id, last_id, parts.registry.digester(ledger_id))
-    except EntryUnreadable:
-        return []
-    if data is None:
-        return []
-    facts.restated = ledger_id, last_id
-    return [journal_codec.encode_record(data)]
-
-
-def _in_groups(records: Iterable[list[bytes]], size_max: int) -> Iterator[Group]:
-    """The records of ledgers in groups of at most that size, those of one ledger always in one."""
-    members: list[bytes] = []
-    size = 0
-    for some in records:
-        more = size_of(some)
-        if members and size + more > size_max:
-            yield Group(members, len(members), size)
-            members, size = [], 0
-        members += some
-        size += more
-    if members:
-        yield Group(members, len(members), size)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from recovery.chain import judge
 from recovery.decision import Decision
 from recovery.replay import scan_of
 from storage import filenames, journals
+from storage.journal_reader import JournalReader, StoredRecord
 from storage.outcome import EndOfData
 from storage.position import START
 from storage.report import TornTail
@@ -45,17 +47,28 @@ def save_uncounted(
     scans = {one: scan_of(journal_directory, one, rows) for one in journals.journal_ids(journal_directory)}
     for standing in judge(START, scans).standings:
         name = filenames.journal(standing.scan.journal_id)
-        tail = save_aside(journal_directory, name, _end_of_counted(standing), quarantine)
+        start = _end_of_counted(journal_directory, standing)
+        tail = save_aside(journal_directory, name, start, quarantine)
         if tail is not None:
             yield tail
 
 
-def _end_of_counted(standing: Standing) -> int:
+def _end_of_counted(directory: Directory, standing: Standing) -> int:
     scan = standing.scan
-    if standing.decision is Decision.VOID and scan.start < scan.end:
-        return scan.start  # whole groups that never counted
+    end = scan.start if standing.decision is Decision.VOID else standing.end
+    if _has_records(directory, scan.journal_id, end, scan.end):
+        return end  # whole groups that never counted
     # What was kept of the group behind is in the next journal.
-    return scan.kept.end if standing.end == scan.end else standing.end
+    return scan.kept.end
+
+
+def _has_records(directory: Directory, journal_id: int, start: int, end: int) -> bool:
+    """Whether anything is said in between. The last group of a journal often only vouches for others."""
+    with directory.open(filenames.journal(journal_id)) as file:
+        items = JournalReader(file, journal_id).items(start) if start < end else iter(())
+        return any(
+            isinstance(item, StoredRecord) for item in takewhile(lambda item: item.offset < end, items)
+        )
 
 
 def save_aside(directory: Directory, name: str, start: int, quarantine: Directory) -> TornTail | None:

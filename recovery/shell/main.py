@@ -36,6 +36,7 @@ COMMANDS = {
     "read": _Entry("recovery.shell.read", "Read a ledger's entries and check their digests."),
     "explain": _Entry("recovery.shell.explain", "The bytes around an offset, field by field."),
     "rebuild-index": _Entry("recovery.shell.rebuild_index", "Make the index again from logs and journals."),
+    "handover": _Entry("recovery.shell.handover", "Make a store ready for an Apache BookKeeper bookie."),
 }
 
 # BookieShell's names, for hands that know them.

@@ -116,9 +116,7 @@ def _decode_fields(text: str, version: int, offset: int) -> Cookie | Torn | Dama
         return Damaged(0, Flaw.BAD_TEXT, "the count of directories disagrees with their list")
     journals = tuple(fields["journalDir"].split(","))
     instance_id = fields.get("instanceId")
-    return Cookie(
-        fields["bookieHost"], journals, ledgers, instance_id, indexes or None, version, store_id
-    )
+    return Cookie(fields["bookieHost"], journals, ledgers, instance_id, indexes or None, version, store_id)
 
 
 def _no_field(name: str) -> Damaged:

@@ -2,24 +2,26 @@
 
 What counts in a directory of ours must be listed by BookKeeper's scans and served by a real bookie: the same
 ledgers, the same entries, the same bytes, nothing missing and nothing more. A bookie knows neither seals nor
-the ends of our logs, and takes whatever frames. So one thing is allowed where a directory is handed to it as a
-crash has left it, and only there: where nobody vouches for the bytes, that is in what our recovery cuts, passes
-over or leaves behind, it may find what its own scans list at those places.
+the ends of our logs, and takes whatever frames. So one thing is allowed, in a directory as a crash has left
+it: where nobody vouches for the bytes, in what our recovery cuts, passes over or leaves behind, the bookie
+may find what its own scans list at those places; in journals only from the mark on.
 
 A bookie knows no tombstones: what we have deleted may come back to it, beside what we show.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from storage.position import LENGTH_WORD_SIZE
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Set
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
     from ours import Sound
-    from shown import LedgerShown, Scans, Shown
+    from shown import Found, LedgerShown, Scans, Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,15 @@ class Allowance:
 
 def scans(ours: Shown, theirs: Scans, sound: Sound, allowed: Allowance) -> Iterator[str]:
     """What counts of the files, as their scans list it, against what our recovery shows."""
+    if sound.mark != theirs.mark:
+        yield f"our mark is {sound.mark}, they read {theirs.mark}"
+    yield from _troubles("journal", theirs.journal_problems, sound.torn_journals)
+    yield from _troubles("log", theirs.log_problems, sound.torn_logs)
     journals = [found for found in theirs.journals if sound.has_journal(found.place) and found.entry_id >= 0]
+    logs = [found for found in theirs.logs if sound.has_log(found.place)]
+    yield from _maps(sound.maps, theirs.maps, theirs.logs)
     listed: dict[tuple[int, int], set[str]] = defaultdict(set)
-    for found in (*journals, *(found for found in theirs.logs if sound.has_log(found.place))):
+    for found in (*journals, *logs):
         listed[found.ids].add(found.sha256)
     loose = allowed.rewritten | allowed.deleted
     for ledger_id, ledger in ours.items():
@@ -69,7 +77,25 @@ def scans(ours: Shown, theirs: Scans, sound: Sound, allowed: Allowance) -> Itera
             yield f"{_named(ledger_id, entry_id)}: their scans list it, and we do not show it"
 
 
-def served(ours: Shown, theirs: Shown, allowed: Allowance = Allowance()) -> Iterator[str]:  # noqa: B008 - frozen
+def _troubles(kind: str, found: Mapping[int, str], torn: Set[int]) -> Iterator[str]:
+    yield from (f"{kind} {number:x}: {what}" for number, what in found.items() if number not in torn)
+
+
+def _maps(
+    ours: Mapping[int, Mapping[int, int]], theirs: Mapping[int, Mapping[int, int]], logs: Sequence[Found]
+) -> Iterator[str]:
+    """The ledgers maps of sealed logs, as both read them, and as a scan counts."""
+    if ours != theirs:
+        yield f"our ledgers maps are {ours}, they read {theirs}"
+    counted: dict[int, Counter[int]] = defaultdict(Counter)
+    for found in logs:
+        counted[found.place.file][found.ledger_id] += LENGTH_WORD_SIZE + found.size
+    for number, sizes in theirs.items():
+        if sizes != counted[number]:
+            yield f"log {number:x}: its map says {sizes}, their scan counts {dict(counted[number])}"
+
+
+def served(ours: Shown, theirs: Shown, allowed: Allowance = Allowance()) -> Iterator[str]:
     """What a bookie serves, against what we show."""
     for ledger_id in sorted({*ours, *theirs}):
         our = ours[ledger_id].entries if ledger_id in ours else {}
@@ -123,16 +149,16 @@ def facts(ours: Shown, theirs: Shown, allowed: Allowance) -> Iterator[str]:
 
 def listed(ours: Scans, theirs: Scans) -> Iterator[str]:
     """Two readers of the same files: record for record the same."""
-    yield from (f"our scan: {problem}" for problem in ours.problems)
-    yield from (f"their scan: {problem}" for problem in theirs.problems)
+    for side in (ours, theirs):
+        yield from _troubles("journal", side.journal_problems, set())
+        yield from _troubles("log", side.log_problems, set())
     if ours.mark != theirs.mark:
         yield f"our mark is {ours.mark}, theirs {theirs.mark}"
-    if ours.maps != theirs.maps:
-        yield f"our ledgers maps are {ours.maps}, theirs {theirs.maps}"
+    yield from _maps(ours.maps, theirs.maps, ours.logs)
     for kind, our, their in (("journal", ours.journals, theirs.journals), ("log", ours.logs, theirs.logs)):
         for one in sorted({*our} ^ {*their}, key=lambda found: found.place):
-            side = "we" if one in our else "they"
-            yield f"only {side} list in {kind} {one.place.file:x} at {one.place.offset}: {one}"
+            who = "we" if one in our else "they"
+            yield f"only {who} list in {kind} {one.place.file:x} at {one.place.offset}: {one}"
 
 
 def same(before: Shown, after: Shown, allowed: Allowance) -> Iterator[str]:

@@ -20,7 +20,6 @@ from simulated_store import DELETED, REPLICA, Trouble, World, sit_down
 from recovery.crashlab import KeepAll, LoseAll, RandomFate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from promises import Promises

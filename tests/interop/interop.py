@@ -4,10 +4,11 @@
     python tests/interop/interop.py workload 17     one case again, as a difference names it: also `killed`,
                                                     `cut` and `history` (crash images), and `made`
 
-Ours to theirs: stores that were closed, killed and torn, and crash images of the simulated disk, are listed by
-BookKeeper's own scans and served by a real bookie, its index rebuilt by its own tools. Theirs to ours: seeded
-workloads on a real bookie leave directories, clean or halted, which our side reads. See `compare.py` for what
-exactly is held against what.
+Ours to theirs: stores that were closed, killed and torn, and crash images of the simulated disk, are listed
+by BookKeeper's own scans and served by a real bookie, its index made again by its own tools; and are ours
+again behind that. Theirs to ours: seeded workloads on a real bookie leave directories, clean or halted, which
+our readers list and `ledgerstore rebuild-index` takes over; and a bookie serves them again. See `compare.py`
+for what exactly is held against what.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Figures:
     def __str__(self) -> str:
         return (
             f"BookKeeper {self.bookkeeper} · {self.workloads} workloads · {self.images} crash images · "
-            f"{self.directories} real directories · {self.entries:,} entries · {len(self.prepared)} prepared · "
-            f"{len(self.differences)} differences"
+            f"{self.directories} real directories · {self.entries:,} entries · "
+            f"{len(self.prepared)} prepared · {len(self.differences)} differences"
         )
 
 

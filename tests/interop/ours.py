@@ -119,7 +119,7 @@ def take_over(directory: Path, deleted: Set[int]) -> None:
 
     What has come back of these ledgers it must tell, and nothing else.
     """
-    command = [Path(sys.executable).with_name("ledgerstore"), "rebuild-index", directory]
+    command = [f"{Path(sys.executable).with_name('ledgerstore')}", "rebuild-index", f"{directory}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     findings = [line for line in done.stderr.splitlines() if line.startswith("finding: ")]
     strange = [line for line in findings if not any(f"LGR-003 ledger {one}:" in line for one in deleted)]
@@ -137,6 +137,9 @@ class Sound:
     mark: tuple[int, int]
     maps: Mapping[int, Mapping[int, int]]
     """Of each sealed log its ledgers map."""
+    torn_journals: Set[int]
+    torn_logs: Set[int]
+    """Those with something behind what counts."""
 
     def has_journal(self, place: Place) -> bool:
         """Whether our replay would take the record there, if it began with the oldest journal."""
@@ -153,18 +156,33 @@ def sound(directory: Path, view: View) -> Sound:
         with layout.journal.open(filenames.journal(number)) as file:
             scans[number] = scan(JournalReader(file, number), EntryVerifier(DeclaredByRows(view.rows)))
     ranges = {one.scan.journal_id: list(_ranges(one)) for one in judge(START, scans).standings}
-    return Sound(ranges, _ends(layout.ledgers, view), _mark(layout), _maps(layout.ledgers))
+    ends = _ends(layout.ledgers, view)
+    return Sound(
+        ranges,
+        ends,
+        _mark(layout),
+        _maps(layout.ledgers),
+        {number for number, found in scans.items() if not found.is_sound},
+        {number for number, size in _sizes(layout.ledgers).items() if size > ends.get(number, 0)},
+    )
+
+
+def _sizes(ledgers: Directory) -> dict[int, int]:
+    return {
+        number: (Path(ledgers.path) / filenames.entry_log(number)).stat().st_size
+        for number in log_ids(ledgers)
+    }
 
 
 def _ends(ledgers: Directory, view: View) -> dict[int, int]:
     ends = {}
-    for number in log_ids(ledgers):
+    for number, size in _sizes(ledgers).items():
         is_ours = origin_of(read_header(ledgers, number)) is not None
         if is_ours and number in view.log_ends:
             ends[number] = view.log_ends[number]
         elif not is_ours:
             # Of a bookie's log nobody has noted where it ended: all of it counts that is sound.
-            ends[number] = (Path(ledgers.path) / filenames.entry_log(number)).stat().st_size
+            ends[number] = size
     return ends
 
 
@@ -186,10 +204,10 @@ def hand_over(directory: Path, view: View) -> None:
         else:
             with path.open("r+b") as file:
                 file.truncate(min(found.logs[number], file.seek(0, 2)))
-    # A bookie's rebuilt index has no keys. A journal begins with those of its ledgers, the mark is behind them.
+    # A bookie's rebuilt index has no keys. A journal begins with its ledgers', and the mark is behind them.
     path = Path(layout.ledgers.path) / filenames.LAST_MARK
-    mark = path.read_bytes()
-    path.write_bytes(mark[:8] + bytes(8) + mark[16:])
+    journal_id = path.read_bytes()[:8]
+    path.write_bytes(journal_id + bytes(8))
 
 
 # ── the files ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -198,10 +216,11 @@ def hand_over(directory: Path, view: View) -> None:
 def our_scans(directory: Path) -> Scans:
     """What our readers list in files that a bookie has written."""
     layout = Layout(PosixDirectory(directory))
-    problems: list[str] = []
-    journals = tuple(_journal_records(layout.journal, problems))
-    logs = tuple(_log_entries(layout.ledgers, problems))
-    return Scans(_mark(layout), journals, logs, _maps(layout.ledgers), tuple(problems))
+    journal_problems: dict[int, str] = {}
+    log_problems: dict[int, str] = {}
+    journals = tuple(_journal_records(layout.journal, journal_problems))
+    logs = tuple(_log_entries(layout.ledgers, log_problems))
+    return Scans(_mark(layout), journals, logs, _maps(layout.ledgers), journal_problems, log_problems)
 
 
 def _mark(layout: Layout) -> tuple[int, int]:
@@ -210,7 +229,7 @@ def _mark(layout: Layout) -> tuple[int, int]:
 
 
 def _maps(ledgers: Directory) -> dict[int, Mapping[int, int]]:
-    maps = {}
+    maps: dict[int, Mapping[int, int]] = {}
     for number in log_ids(ledgers):
         with ledgers.open(filenames.entry_log(number)) as file:
             sizes = EntryLogReader(file, number, EntryVerifier()).ledgers_map()
@@ -219,7 +238,7 @@ def _maps(ledgers: Directory) -> dict[int, Mapping[int, int]]:
     return maps
 
 
-def _journal_records(journals: Directory, problems: list[str]) -> Iterator[Found]:
+def _journal_records(journals: Directory, problems: dict[int, str]) -> Iterator[Found]:
     for number in journal_ids(journals):
         with journals.open(filenames.journal(number)) as file:
             for item in JournalReader(file, number).items():
@@ -227,17 +246,17 @@ def _journal_records(journals: Directory, problems: list[str]) -> Iterator[Found
                     start = item.offset + LENGTH_WORD_SIZE
                     yield _found(Place(number, item.offset), file.read(start, item.end - start))
                 elif not isinstance(item, StoredPadding | EndOfData):
-                    problems.append(f"journal {number:x}: {item}")
+                    problems[number] = f"{item}"
 
 
-def _log_entries(ledgers: Directory, problems: list[str]) -> Iterator[Found]:
+def _log_entries(ledgers: Directory, problems: dict[int, str]) -> Iterator[Found]:
     for number in log_ids(ledgers):
         with ledgers.open(filenames.entry_log(number)) as file:
             for item in entrylog_scan.items(EntryLogReader(file, number, EntryVerifier())):
                 if isinstance(item, LogEntry):
                     yield _found(Place(number, item.position.offset), bytes(item.data))
                 elif isinstance(item, entrylog_scan.Hole | Damaged):
-                    problems.append(f"log {number:x}: {item}")
+                    problems[number] = f"{item}"
 
 
 def _found(place: Place, data: bytes) -> Found:
@@ -246,7 +265,7 @@ def _found(place: Place, data: bytes) -> Found:
 
 
 def of_files(scans: Scans) -> Shown:
-    """What the files of a bookie say: its logs, the journals from its mark on, and the facts in all of them."""
+    """What a bookie's files say: its logs, the journals from its mark on, and the facts in all of them."""
     entries: dict[int, dict[int, str]] = defaultdict(dict)
     for found in scans.logs:
         entries[found.ledger_id][found.entry_id] = found.sha256

@@ -78,7 +78,9 @@ class Scans:
     logs: tuple[Found, ...]
     maps: Mapping[int, Mapping[int, int]]
     """Of each log that has one its ledgers map: bytes by ledger."""
-    problems: tuple[str, ...] = ()
+    journal_problems: Mapping[int, str] = field(default_factory=dict)
+    log_problems: Mapping[int, str] = field(default_factory=dict)
+    """Of a journal or log that was not read to its end without trouble: what the trouble was."""
 
 
 def sha256(data: bytes | memoryview) -> str:
@@ -92,13 +94,6 @@ def their_scans(driver: Driver, directory: Path) -> Scans:
     """What BookKeeper's own readers list."""
     journals = driver.ask("scan-journal", dir=str(directory))
     logs = driver.ask("scan-log", dir=str(directory))["logs"]
-    problems = [
-        f"journal {one['journal']:x}: {one['problem']}" for one in journals["journals"] if "problem" in one
-    ]
-    problems += [f"log {one['log']:x}: {one['problem']}" for one in logs if "problem" in one]
-    for log in logs:
-        if log.get("map", log["counted"]) != log["counted"]:
-            problems.append(f"log {log['log']:x}: its map says {log['map']}, a scan counts {log['counted']}")
     first, offset = journals["mark"]
     return Scans(
         (first, offset),
@@ -109,7 +104,8 @@ def their_scans(driver: Driver, directory: Path) -> Scans:
             for one in logs
             if "map" in one
         },
-        tuple(problems),
+        {one["journal"]: one["problem"] for one in journals["journals"] if "problem" in one},
+        {one["log"]: one["problem"] for one in logs if "problem" in one},
     )
 
 

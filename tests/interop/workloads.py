@@ -18,7 +18,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from shown import NO_LAC, Access, LedgerShown
-from tears import Torn
 
 from recovery import open_store
 from storage import StoreConfig
@@ -32,11 +31,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ours import View
+    from tears import Torn
 
     from storage.ledger import Ledger
     from storage.store import Store
 
-    Event = dict[str, Any]
+    Event = list[Any]
 
 STEPS = 45
 REPLICA = 9
@@ -104,31 +104,37 @@ class Known:
     """Those of them for which nobody was answered: they may be there still, or gone."""
 
     def hear(self, event: Event) -> None:
-        match event:
-            case {"asked": [int(ledger_id), *payloads]}:
-                self.asked |= {(ledger_id, bytes.fromhex(payload)) for payload in payloads}
-            case {"answered": [int(ledger_id), *entries]}:
-                for entry_id, payload in entries:
-                    self.answered[ledger_id, entry_id] = bytes.fromhex(payload)
-            case {"rewriting": int(ledger_id)}:
-                self.rewritten.add(ledger_id)
-            case {"fencing": int(ledger_id)}:
-                self.fencing.add(ledger_id)
-            case {"fenced": int(ledger_id)}:
-                self.fenced.add(ledger_id)
-            case {"confirming": [int(ledger_id), int(number)]}:
-                self.confirming.add((ledger_id, number))
-            case {"confirmed": [int(ledger_id), int(number)]}:
-                self.confirmed[ledger_id] = max(number, self.confirmed.get(ledger_id, NO_LAC))
-            case {"deleting": int(ledger_id)}:
-                self.deleted.add(ledger_id)
-                self.going.add(ledger_id)
-            case {"deleted": int(ledger_id)}:
-                self._forget(ledger_id)
-            case _:
-                raise AssertionError(event)
+        """Takes note of one event: what happened, to which ledger, and with what."""
+        what, ledger_id, *rest = event
+        getattr(self, f"_{what}")(ledger_id, *rest)
 
-    def _forget(self, ledger_id: int) -> None:
+    def _asked_for(self, ledger_id: int, *payloads: str) -> None:
+        self.asked |= {(ledger_id, bytes.fromhex(payload)) for payload in payloads}
+
+    def _was_answered(self, ledger_id: int, *entries: tuple[int, str]) -> None:
+        for entry_id, payload in entries:
+            self.answered[ledger_id, entry_id] = bytes.fromhex(payload)
+
+    def _rewrites(self, ledger_id: int) -> None:
+        self.rewritten.add(ledger_id)
+
+    def _is_fencing(self, ledger_id: int) -> None:
+        self.fencing.add(ledger_id)
+
+    def _has_fenced(self, ledger_id: int) -> None:
+        self.fenced.add(ledger_id)
+
+    def _is_confirming(self, ledger_id: int, number: int) -> None:
+        self.confirming.add((ledger_id, number))
+
+    def _has_confirmed(self, ledger_id: int, number: int) -> None:
+        self.confirmed[ledger_id] = max(number, self.confirmed.get(ledger_id, NO_LAC))
+
+    def _is_deleting(self, ledger_id: int) -> None:
+        self.deleted.add(ledger_id)
+        self.going.add(ledger_id)
+
+    def _has_deleted(self, ledger_id: int) -> None:
         self.answered = {ids: payload for ids, payload in self.answered.items() if ids[0] != ledger_id}
         self.confirmed.pop(ledger_id, None)
         for ledgers in (self.fenced, self.fencing, self.going):
@@ -223,11 +229,11 @@ class Workload:
         self._answer(ledger.id, add(ledger, payloads), payloads)
 
     def _ask(self, ledger_id: int, payloads: list[bytes]) -> None:
-        self._tell({"asked": [ledger_id, *(payload.hex() for payload in payloads)]})
+        self._tell(["asked_for", ledger_id, *(payload.hex() for payload in payloads)])
 
     def _answer(self, ledger_id: int, entry_ids: list[int], payloads: list[bytes]) -> None:
         told = [[one, payload.hex()] for one, payload in zip(entry_ids, payloads, strict=True)]
-        self._tell({"answered": [ledger_id, *told]})
+        self._tell(["was_answered", ledger_id, *told])
 
     def _append(self) -> None:
         self._add(1, lambda ledger, payloads: [ledger.append(payloads[0])])
@@ -248,7 +254,7 @@ class Workload:
         end = 0 if last is None else last + 1
         entry_id = max(0, end + self._dice.choice([0, 0, 0, 2, -1, -3]))
         if entry_id < end:
-            self._tell({"rewriting": REPLICA})
+            self._tell(["rewrites", REPLICA])
         access, payload = self._accesses[REPLICA], self._payload()
         self._ask(REPLICA, [payload])
         entry = Entry(REPLICA, entry_id, entry_id - 1, 10_000 + entry_id, payload)
@@ -272,22 +278,22 @@ class Workload:
 
     def _fence(self) -> None:
         ledger = self._ledger(self._dice.choice(FENCED))
-        self._tell({"fencing": ledger.id})
+        self._tell(["is_fencing", ledger.id])
         ledger.fence()
-        self._tell({"fenced": ledger.id})
+        self._tell(["has_fenced", ledger.id])
 
     def _confirm(self) -> None:
         ledger, number = self._ledger(self._dice.choice([*WRITTEN, *FENCED])), self._dice.randint(0, 30)
-        self._tell({"confirming": [ledger.id, number]})
+        self._tell(["is_confirming", ledger.id, number])
         ledger.set_explicit_lac(number)
-        self._tell({"confirmed": [ledger.id, number]})
+        self._tell(["has_confirmed", ledger.id, number])
 
     def _delete(self) -> None:
         ledger = self._ledger(self._dice.choice(FENCED))
         if ledger.exists:
-            self._tell({"deleting": ledger.id})
+            self._tell(["is_deleting", ledger.id])
             ledger.delete()
-            self._tell({"deleted": ledger.id})
+            self._tell(["has_deleted", ledger.id])
 
     # ── the store itself ──────────────────────────────────────────────────────────────────────────────
 

@@ -16,6 +16,7 @@ from written_logs import MARK, STORE_ID, Ground, entries, ids
 
 from recovery.adoption import Adopted, adopt
 from recovery.founding import Layout
+from recovery.rebuild import rebuild
 from storage import filenames, lastmark, ledger_rows
 from storage.codec import entry as entry_codec
 from storage.codec import entrylog as log_codec
@@ -511,10 +512,13 @@ def test_the_rows_are_in_their_file_and_in_the_index_and_are_named_there() -> No
 
 
 def test_a_row_that_only_the_index_still_has_counts() -> None:
-    ground = ours_and_a_bookie_s(replace(plain(1), change=4, fenced=True))
-    ground.put_index(replace(plain(2), change=5, fenced=True), replace(plain(1), change=3))
+    ground = ours_and_a_bookie_s(
+        replace(plain(1), change=4, fenced=True), replace(plain(3), change=2, master_key=KEY)
+    )
+    newer = replace(plain(3), change=6, fenced=True)
+    ground.put_index(replace(plain(2), change=5, fenced=True), replace(plain(1), change=3), newer)
     rows = ground.adopted().rows.rows
-    assert (rows[1].fenced, rows[2].fenced) == (True, True)
+    assert (rows[1].fenced, rows[2].fenced, rows[3]) == (True, True, newer)
 
 
 def test_damaged_rows_are_refused_and_nothing_is_written() -> None:
@@ -653,6 +657,71 @@ def test_the_ends_of_our_logs_stay_known() -> None:
     ground.checkpoint(*entries(1, range(3, 6)))
     ground.put_mark()
     assert ground.adopted().index.state().log_ends == {0: end.offset, 1: 1024}
+
+
+def test_behind_the_end_that_our_index_knew_damage_is_what_a_checkpoint_left() -> None:
+    ground = Ground()
+    end = ground.checkpoint(*entries(1, range(3)))
+    ground.write(*entries(1, range(3, 6)), *entries(2, range(3)))
+    log = bytearray(ground.log(0))
+    log[log.index(entry_bytes(1, 4)) - 4] ^= 0x40  # a size
+    log[log.index(entry_bytes(2, 1)) + 40] ^= 1  # a payload
+    ground.put_log(0, bytes(log))
+    ground.put_index()
+    ground.put_mark()
+    adopted = ground.adopted()
+    assert (adopted.findings, adopted.figures.unreadable, adopted.index.state().is_whole) == ((), 0, True)
+    assert ids(ground.placed(adopted.index), 1) == [0, 1, 2, 3, 4, 5]
+    assert end.offset < 8192
+
+
+def test_behind_the_end_that_another_log_notes_nothing_counts() -> None:
+    ground = Ground()
+    ground.checkpoint(*entries(1, range(3)))
+    ground.write(*entries(5, range(3)))
+    ground.new_run()
+    ground.checkpoint(*entries(2, range(3)))
+    ground.put_mark()
+    assert list(ground.adopted().index.ledgers()) == [1, 2]
+
+
+def test_what_another_bookie_left_earlier_counts_behind_logs_of_ours_too() -> None:
+    ground = Ground()
+    ground.put_log(0, Log().add(*entries(1, range(3))))
+    ground.put_mark()
+    ground.state = ground.adopted().index.state()
+    ground.checkpoint(*entries(2, range(3)))
+    ground.put_log(2, Log().add(*entries(3, range(3))))
+    ground.put_mark()
+    assert list(ground.adopted().index.ledgers()) == [1, 2, 3]
+
+
+def test_behind_the_adoption_logs_of_a_store_with_another_id_count() -> None:
+    ground = Ground()
+    ground.checkpoint(*entries(1, range(3)))
+    ground.put_index()
+    ground.put_mark()
+    ground.state = ground.adopted().index.state()
+    assert ground.state.log_ends == {0: 1024}
+    ground.new_run()
+    ground.checkpoint(*entries(2, range(3)))
+    log = ground.log(1)
+    header = log_codec.encode_header(Origin(b"of another store", 3, LogPosition(0, 1024)))
+    ground.put_log(1, header + log[len(header) :])
+    rebuilt = rebuild(ground.place, ground.ledgers, ground.mark, b"of another store", {}, 0)
+    assert list(rebuilt.index.ledgers()) == [1, 2]
+
+
+def test_an_index_made_again_agrees_with_the_mark_though_the_last_log_lost_what_was_never_durable() -> None:
+    ground = Ground()
+    ground.put_log(0, Log().add(*entries(1, range(3))))
+    ground.put_mark()
+    adopted = ground.adopted()
+    ground.state = adopted.index.state()
+    ground.put_log(0, b"")
+    state = ground.rebuilt().index.state()
+    assert adopted.mark.trailer is not None
+    assert state.log_end == adopted.mark.trailer.log_end == LogPosition(0, 1024)
 
 
 def test_a_damaged_index_is_told_and_kept_aside() -> None:

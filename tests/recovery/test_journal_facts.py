@@ -65,8 +65,9 @@ def test_our_own_journals_tell_the_same() -> None:
 
 def test_what_a_torn_group_of_ours_keeps_is_told() -> None:
     journal = OurJournal(1).group(key(1), entry_record(1, 0))
-    torn = journal.file()[: journal.end] + key(2) + entry_record(2, 0) + codec.encode_fence(3)
-    assert told_by((1, torn.ljust(32768, b"\0"))).ledgers == {1: Told(KEY), 2: Told(KEY)}
+    torn = journal.file()[: journal.end] + codec.encode_fence(2) + entry_record(1, 1) + codec.encode_fence(3)
+    found = told_by((1, torn.ljust(32768, b"\0")))
+    assert found.ledgers == {1: Told(KEY), 2: Told(fenced=True)}
 
 
 def test_a_fence_of_a_ledger_without_a_key_or_an_entry_is_told() -> None:

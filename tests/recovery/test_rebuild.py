@@ -178,6 +178,15 @@ def test_a_damaged_payload_is_unreadable_though_an_older_copy_is_sound() -> None
     assert rebuilt.index.state().is_whole
 
 
+def test_a_damaged_copy_in_front_of_a_sound_one_is_no_finding() -> None:
+    ground = Ground()
+    ground.checkpoint(*entries(1, [0], b"older"))
+    ground.checkpoint(*entries(1, [0], b"newer"))
+    ground.flip(0, ground.log(0).index(b"older"))
+    rebuilt = ground.rebuilt()
+    assert (rebuilt.findings, rebuilt.figures.unreadable) == ((), 0)
+
+
 def test_a_header_that_hides_what_was_before_makes_the_index_doubtful() -> None:
     ground = Ground()
     ground.checkpoint(*entries(1, [0]))

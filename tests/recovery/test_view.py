@@ -18,6 +18,8 @@ from stepped import LEDGERS, SMALL, Site
 from recovery import open_store
 from recovery.founding import Layout
 from recovery.viewing import Viewing, open_view
+from storage import ledger_rows
+from storage.codec.rows import ALIGNMENT, HEAD_SIZE
 from storage.entry import NO_ENTRY, DigestType, Entry
 from storage.errors import CorruptionError, NotAStore
 from storage.index import NoIndex
@@ -447,7 +449,7 @@ def test_the_journal_of_the_largest_id_is_told_and_not_the_newest() -> None:
     writer.store.add(Entry(5, 9, -1, 10, b"placed"))
     writer.roll()
     writer.store.add(Entry(5, 3, -1, 10, b"behind"))
-    assert writer.site.names("journal/current", ".txn") == ["1.txn", "2.txn"]
+    assert len(writer.site.names("journal/current", ".txn")) > 1
     view = looking(writer.site.disk).run()
     assert view.whereabouts_of_last(5).journal_id == 1
 
@@ -457,7 +459,9 @@ def test_a_delete_of_which_the_rows_have_lost_the_last_group_is_known_from_the_i
     writer.delete(4)
     writer.delete(3)
     rows = f"{LEDGERS}/ledgers.rows"
-    writer.site.flip(rows, len(writer.site.bytes_of(rows)) - 4096 + 100)
+    writer.site.flip(rows, len(writer.site.bytes_of(rows)) - ALIGNMENT + HEAD_SIZE + 5)
+    loaded = ledger_rows.load(writer.site.directory(LEDGERS), 0)
+    assert (4 in loaded.rows, 3 in loaded.rows) == (True, False)
     assert held_by(looking(writer.site.disk).run()) == writer.settled()
 
 

@@ -11,6 +11,7 @@ from recovery.crashlab import KeepAll, LoseAll, RandomFate, SimulatedDisk
 from storage.index import NoIndex
 from storage.index_state import IndexState
 from storage.outcome import Damaged, Flaw
+from storage.row import LedgerRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,9 @@ class Client:
     def _commit(self, change: FileChange, generation: int) -> None:
         self.invoked = generation
         change.put(1, range(ENTRIES), [generation] * ENTRIES)
+        change.remove([10 + generation - 1])
+        change.put(10 + generation, [0], [generation])
+        change.put_rows([LedgerRow(1, generation)])
         change.commit(IndexState(generation))
 
 
@@ -98,7 +102,12 @@ def generation_found(place_class: type[FileIndexPlace], disk: SimulatedDisk) -> 
     index.sync()
     generation = index.state().generation
     whole = [(entry_id, generation) for entry_id in range(ENTRIES)]
-    return generation if index.places(1, 0, ENTRIES + 1) == whole else "half a change"
+    is_whole = (
+        index.places(1, 0, ENTRIES + 1) == whole
+        and list(index.ledgers()) == [1, 10 + generation]
+        and list(index.rows()) == [LedgerRow(1, generation)]
+    )
+    return generation if is_whole else "half a change"
 
 
 def test_the_index_survives_every_crash() -> None:
@@ -128,7 +137,7 @@ def test_no_mistake_does(mistaken: type[FileIndexPlace]) -> None:
 
 
 def test_a_flipped_bit_is_damage() -> None:
-    data = encode(Content(IndexState(3), {1: {0: 5}}))
+    data = encode(Content(IndexState(3), {1: {0: 5}}, {1: LedgerRow(1, 2)}))
     for place in range(len(data)):
         disk = SimulatedDisk()
         with disk.root().create("index") as file:
@@ -159,6 +168,9 @@ def test_a_failed_commit_changes_nothing_that_is_read() -> None:
     assert not isinstance(index, NoIndex | Damaged)
     with index.change() as change:
         change.put(1, [0], [99])
+        change.remove([1])
+        change.put_rows([LedgerRow(1, 99)])
         with pytest.raises(OSError, match="refused"):
             change.commit(IndexState(5))
     assert (index.find(1, 0), index.state().generation) == (GENERATIONS, GENERATIONS)
+    assert list(index.rows()) == [LedgerRow(1, GENERATIONS)]

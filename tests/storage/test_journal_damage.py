@@ -24,7 +24,7 @@ from mutations import bookie_journal, our_journal
 from storage.codec import entrylog as log_codec
 from storage.codec import journal as codec
 from storage.codec import seal as seal_codec
-from storage.codec.digest import digester
+from storage.codec.digest import digester, master_key
 from storage.codec.seal import GroupFlag, Seal
 from storage.codec.survey import EntryVerifier
 from storage.entry import RECORD_SIZE_MAX, DigestType
@@ -186,15 +186,23 @@ def test_nothing_is_kept_of_a_bookie_s_torn_tail() -> None:
 @pytest.mark.parametrize(
     ("specials", "count"),
     [
-        ([codec.encode_ledger_key(1, b"k" * 20)], 2),
+        ([codec.encode_ledger_key(1, master_key(b""))], 2),
+        ([codec.encode_ledger_key(1, b"k" * 20)], 0),
         ([codec.encode_fence(1)], 2),
         ([codec.encode_explicit_lac(1, b"p" * 20)], 2),
-        ([codec.encode_ledger_key(1, b"k"), codec.encode_fence(1), codec.encode_explicit_lac(1, b"p")], 4),
+        (
+            [
+                codec.encode_ledger_key(1, master_key(b"")),
+                codec.encode_fence(1),
+                codec.encode_explicit_lac(1, b"p"),
+            ],
+            4,
+        ),
         ([codec.encode_record(struct.pack(">qq", 1, -7))], 0),
         ([codec.encode_record(struct.pack(">qqi", 1, codec.LEDGER_KEY, 5))], 0),
         ([codec.encode_padding(1100, 512)], 0),
     ],
-    ids=["key", "fence", "lac", "all three", "unknown", "damaged", "padding"],
+    ids=["key", "unknown key", "fence", "lac", "all three", "unknown", "damaged", "padding"],
 )
 def test_of_a_torn_group_specials_are_kept_that_an_entry_follows(specials: list[bytes], count: int) -> None:
     journal = OurJournal(1).group(entry_record(1, 0))
@@ -202,6 +210,15 @@ def test_of_a_torn_group_specials_are_kept_that_an_entry_follows(specials: list[
     torn = zero(journal.group(*records).file(), journal.end - 64, journal.end)
     end = start + sum(map(len, records)) if count else start
     assert scan_bytes(torn, 1).kept == Kept(start, end, count)
+
+
+def test_of_a_torn_group_a_key_is_kept_that_is_known_to_be_the_ledger_s() -> None:
+    journal = OurJournal(1).group(entry_record(1, 0))
+    start, records = journal.end, [codec.encode_ledger_key(1, b"k" * 20), entry_record(1, 1)]
+    torn = zero(journal.group(*records).file(), journal.end - 64, journal.end)
+    for known, count in ((b"k" * 20, 2), (b"l" * 20, 0), (None, 0)):
+        kept = scan_bytes(torn, 1, verifier=EntryVerifier(key_of={1: known}.get)).kept
+        assert kept == Kept(start, start + sum(map(len, records)) if count else start, count)
 
 
 def test_what_stands_behind_a_damaged_seal_is_no_part_of_the_torn_group() -> None:

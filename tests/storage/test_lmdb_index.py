@@ -11,6 +11,7 @@ import threading
 import traceback
 from array import array
 from contextlib import ExitStack
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -697,12 +698,16 @@ from itertools import count
 from storage.index_state import IndexState
 from storage.lmdb_index import LmdbPlace
 from storage.posix_files import PosixDirectory
+from storage.row import LedgerRow
 
 index = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1], 1 << 20).open()
 for generation in count(1):
     with index.change() as change:
         for ledger_id in range(3):
             change.put(ledger_id, range(500 * generation), [generation] * 500 * generation)
+        change.remove([10 + generation - 1])
+        change.put(10 + generation, range(1000), [generation] * 1000)
+        change.put_rows([LedgerRow(1, generation)])
         change.commit(IndexState(generation))
     print(generation, flush=True)
 """
@@ -722,6 +727,8 @@ def test_a_killed_process_leaves_whole_changes(
     again = opened(place)
     generation = again.state().generation
     assert generation >= acknowledged
+    assert list(again.ledgers()) == [0, 1, 2, 10 + generation]
+    assert list(again.rows()) == [LedgerRow(1, generation)]
     for ledger_id in range(3):
         assert again.places(ledger_id, 0, 1 << 20) == [(one, generation) for one in range(500 * generation)]
     again.sync()
@@ -854,10 +861,7 @@ def test_overwriting_everything_again_and_again_takes_bounded_space(place: LmdbP
 @pytest.fixture
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files as long as ever, in a tenth of the time."""
-    environment = lmdb.Environment
-    monkeypatch.setattr(
-        lmdb, "open", lambda *arguments, **options: environment(*arguments, sync=False, **options)
-    )
+    monkeypatch.setattr(lmdb, "open", partial(lmdb.Environment, sync=False))
 
 
 def removed(place: LmdbPlace, index: LmdbIndex, ledger_ids: Iterable[int]) -> LmdbIndex:
@@ -899,7 +903,7 @@ def test_a_removal_that_empties_most_pages_leaves_a_file_that_can_be_opened(
 
 
 @pytest.mark.usefixtures("unsynced")
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(150))
 def test_a_file_is_never_shorter_than_it_says(place: LmdbPlace, seed: int) -> None:
     dice, index, expected = Random(seed), made(place), set[int]()
     count = dice.randrange(2, 300)

@@ -12,7 +12,7 @@ from stepped import JOURNAL, LEDGERS, SMALL, Site, payloads
 
 from recovery import open_store
 from storage.config import StoreConfig
-from storage.errors import CorruptionError, EntryUnreadable, NoSuchEntry
+from storage.errors import CorruptionError, EntryUnreadable, NoSuchEntry, Unauthorized
 from storage.report import IndexFound
 
 if TYPE_CHECKING:
@@ -81,6 +81,51 @@ def test_a_flipped_bit_in_the_last_group_is_a_torn_tail_and_kept_aside(offset: i
     assert torn.saved_as is not None
     assert site.bytes_of(torn.saved_as) == journal[torn.offset : 8192]
     assert store.ledger(1).append(b"on") == len(found)
+
+
+KEY_SIZE = 44
+PASSWORDS = {1: b"", 5: b"five", 17: b"seventeen"}
+
+
+@cache
+def keyed(*ledger_ids: int) -> Site:
+    """The last group, for which nobody vouches, begins a journal: the keys of its ledgers stand in front."""
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"one")
+    store.ledger(17, password=PASSWORDS[17]).append(b"one")
+    store._committer.seal()
+    store = site.after_kill()
+    committer = store._committer
+    led = committer.begin()
+    assert led is not None
+    waiting = [store.ledger(one, password=PASSWORDS[one]).submit(b"last") for one in ledger_ids]
+    committer.turnstile.end(led)
+    committer.turnstile.flush()
+    assert [one.result(0) for one in waiting]
+    site.disk.kill()
+    return site
+
+
+@pytest.mark.parametrize("ledger_ids", [(1,), (1, 5)], ids=["known", "known and new"])
+@pytest.mark.parametrize("place", range(KEY_SIZE))
+def test_a_flipped_bit_in_a_key_that_nobody_vouches_for_locks_no_writer_out(
+    ledger_ids: tuple[int, ...], place: int
+) -> None:
+    # 1 and 17 differ in the bit that is flipped: one ledger's key may seem to be the other's.
+    offset = 4096 + KEY_SIZE * (len(ledger_ids) - 1) + place
+    site = Site(disk=keyed(*ledger_ids).disk.copy())
+    name = f"{JOURNAL}/{max(site.names(JOURNAL, '.txn'), key=lambda one: int(one.split('.')[0], 16))}"
+    site.flip(name, offset)
+    for _ in range(2):
+        store = site.open()
+        for ledger_id, password in PASSWORDS.items():
+            ledger = store.ledger(ledger_id, password=password)
+            assert ledger.append(b"on") == len(payloads(store, ledger_id)) - 1
+            with pytest.raises(Unauthorized):
+                store.ledger(ledger_id, password=b"another").append(b"x")
+        site.checkpoint(store)
+        site.disk.kill()
 
 
 def test_rot_before_the_mark_is_nobody_s_business() -> None:

@@ -15,6 +15,7 @@ from recovery.founding import Layout
 from recovery.rebuild import Rebuilt, rebuild
 from storage import filenames
 from storage.checkpoint import mark_of
+from storage.codec import cookie as cookie_codec
 from storage.codec import entrylog as codec
 from storage.codec import mark as mark_codec
 from storage.codec.entry import IDS
@@ -79,6 +80,14 @@ class Ground:
 
     def put_journal(self, journal_id: int, data: bytes) -> None:
         self.put(self.layout.journal, filenames.journal(journal_id), data)
+
+    def put_cookies(self) -> None:
+        """The directories as a store of this id stamps them."""
+        stamped = cookie_codec.encode(
+            cookie_codec.Cookie("here:1", ("journal",), ("ledgers",), STORE_ID.hex())
+        )
+        for directory in (self.layout.journal, self.ledgers):
+            self.put(directory, filenames.COOKIE, stamped)
 
     def put_mark(self, data: bytes | None = None) -> None:
         """A bookie's mark, unless other bytes are given."""
