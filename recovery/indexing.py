@@ -69,7 +69,9 @@ def lay(layout: Layout, place: IndexPlace, store_id: bytes, held: ExitStack) -> 
         index.close()
         damaged = Damaged(0, Flaw.CHECKSUM, f"{error}")
         return _rebuilt(layout, place, mark, store_id, damaged, held)
-    if has_foreign_logs(layout.ledgers, state) or has_foreign_journals(layout.journal, state.mark):
+    if has_foreign_logs(layout.ledgers, state) or (
+        mark is None and has_foreign_journals(layout.journal, state.mark)
+    ):
         index.close()
         return _adopted(layout, place, held)
     check_logs(layout.ledgers, state)

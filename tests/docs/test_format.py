@@ -532,6 +532,7 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "INNER_LENGTH", lambda: record_of(1, journal.LEDGER_KEY, rest=i32(20))),
         ("UnknownRecord", "", lambda: record_of(1, -0x10000)),
         ("Damaged", "ENTRY_NEGATIVE", lambda: foreign_stop(i64(1, -0x10000))),
+        ("Damaged", "ENTRY_SHORT", lambda: foreign_stop(i64(1, 0))),
         ("Damaged", "DIGEST", foreign_wrong_digest),
         ("Damaged", "DIGEST_UNKNOWN", foreign_unknown_digest),
         ("Torn", "UNPADDED", lambda: foreign_stop(i64(1, journal.FENCE))),
