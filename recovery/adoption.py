@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from recovery.declared import Declared
 from recovery.journal_facts import gather
+from recovery.leftovers import newest_foreign_journal
 from recovery.lineage import header_finding, in_order, noted_ends, origin_of, read_header
 from recovery.merging import Merging
 from recovery.meter import Meter, nowhere
@@ -111,7 +112,9 @@ class _Adoption:
             index = draft.publish()
             unless_adopted.callback(index.close)
             # 3. The mark: from here on the directory is ours.
-            mark = mark_of(state, max(self._past.newest_journal, state.mark.journal_id))
+            known = max(self._past.newest_journal, state.mark.journal_id)
+            # A later one tells an opening that a bookie ran here once more.
+            mark = mark_of(state, newest_foreign_journal(self._journals, known))
             lastmark.write_draft(self._directory, mark)
             lastmark.publish(self._directory)
             unless_adopted.pop_all()

@@ -62,16 +62,15 @@ class _Content:
 def clean_logs(
     directory: Directory, index: Index, rows: Mapping[int, LedgerRow], quarantine: Directory
 ) -> CleanedLogs:
-    """Makes the logs such that a scan finds what counts and nothing else; durable when it returns.
+    """Makes the logs such that a scan finds what counts and nothing else.
 
-    For whoever holds the directory's lock, with everything checkpointed. Each log is replaced in one step.
+    For whoever holds the directory's lock, with everything checkpointed. Each log is replaced in one step,
+    durably after the directory's next `sync`; a power cut before that leaves what was there.
     """
     cleaning = _Cleaning(directory, index, rows, quarantine)
     for log_id, end in sorted(index.state().log_ends.items()):
         if log_id in cleaning.present:
             cleaning.take(log_id, end)
-    if cleaning.done.written:
-        directory.sync()
     return cleaning.done
 
 

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 _OURS = frozenset(
     {filenames.LOCK, filenames.JOURNAL_DIRECTORY, filenames.LEDGER_DIRECTORY, filenames.QUARANTINE}
 )
-_HOST = "ledgerstore:0"
+HOST = "ledgerstore:0"
+"""In the cookies of a store that no bookie has ever had: no bookie answers to it."""
+
 _DATA = frozenset({FileKind.JOURNAL, FileKind.ENTRY_LOG, FileKind.LEDGER_ROWS, FileKind.COMPACTED_LOG})
 
 
@@ -133,7 +135,7 @@ def _instance_id(layout: Layout) -> str | None:
 
 def _stamp(directory: Directory, instance_id: str) -> None:
     # Paths are never compared, and a store may be moved: it records how its parts lie to each other.
-    stamped = Cookie(_HOST, (filenames.JOURNAL_DIRECTORY,), (filenames.LEDGER_DIRECTORY,), instance_id)
+    stamped = Cookie(HOST, (filenames.JOURNAL_DIRECTORY,), (filenames.LEDGER_DIRECTORY,), instance_id)
     cookie.store(directory, stamped)
 
 

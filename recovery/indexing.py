@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from recovery import founding
 from recovery.adoption import adopt
-from recovery.leftovers import check_logs, has_foreign_journals, has_foreign_logs
+from recovery.leftovers import check_logs, has_foreign_logs, newest_foreign_journal
 from recovery.rebuild import rebuild
 from storage import filenames, lastmark, ledger_rows
 from storage.checkpoint import mark_of
@@ -51,7 +51,7 @@ def lay(layout: Layout, place: IndexPlace, store_id: bytes, held: ExitStack) -> 
         return _adopted(layout, place, held)
     mark = founding.load_mark(layout)
     # Nothing of ours tells what the ledgers in it are protected by.
-    if mark is not None and has_foreign_journals(layout.journal, mark.position):
+    if mark is not None and _has_newer_journals(layout, newest_named(mark)):
         return _adopted(layout, place, held)
     index = place.open()
     if isinstance(index, Damaged) and index.flaw is Flaw.FUTURE_VERSION:
@@ -70,7 +70,7 @@ def lay(layout: Layout, place: IndexPlace, store_id: bytes, held: ExitStack) -> 
         damaged = Damaged(0, Flaw.CHECKSUM, f"{error}")
         return _rebuilt(layout, place, mark, store_id, damaged, held)
     if has_foreign_logs(layout.ledgers, state) or (
-        mark is None and has_foreign_journals(layout.journal, state.mark)
+        mark is None and _has_newer_journals(layout, state.mark.journal_id)
     ):
         index.close()
         return _adopted(layout, place, held)
@@ -80,6 +80,11 @@ def lay(layout: Layout, place: IndexPlace, store_id: bytes, held: ExitStack) -> 
         return Foundation(index, IndexFound.GOOD, mark, rows)
     # A checkpoint ended between its last two steps, or the mark is damaged: the index says the same.
     return Foundation(index, IndexFound.AHEAD, _mark_from(layout, index, newest_named(mark)), rows)
+
+
+def _has_newer_journals(layout: Layout, known: int) -> bool:
+    """Whether a bookie has begun a journal behind the newest one that we know to be there."""
+    return newest_foreign_journal(layout.journal, known) > known
 
 
 def _adopted(layout: Layout, place: IndexPlace, held: ExitStack) -> Foundation:

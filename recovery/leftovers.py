@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from recovery.founding import Layout
     from storage.files import Directory
     from storage.index_state import IndexState
-    from storage.position import JournalPosition
 
 _DRAFTS = frozenset(
     {
@@ -73,20 +72,17 @@ def has_foreign_logs(directory: Directory, state: IndexState) -> bool:
     return False
 
 
-def has_foreign_journals(directory: Directory, mark: JournalPosition) -> bool:
-    """Whether a bookie has journaled anything behind the mark."""
-    behind = (one for one in sorted(journals.journal_ids(directory)) if one >= mark.journal_id)
-    return any(_is_foreign(directory, journal_id, mark) for journal_id in behind)
+def newest_foreign_journal(directory: Directory, beyond: int) -> int:
+    """The newest journal, newer than that one, in which a bookie has written a record; else that one."""
+    newer = (one for one in reversed(journals.journal_ids(directory)) if one > beyond)
+    return next((one for one in newer if _is_foreign(directory, one)), beyond)
 
 
-def _is_foreign(directory: Directory, journal_id: int, mark: JournalPosition) -> bool:
+def _is_foreign(directory: Directory, journal_id: int) -> bool:
     with directory.open(filenames.journal(journal_id)) as file:
         reader = JournalReader(file, journal_id)
-        if owner_of(reader) is not Owner.BOOKIE:
-            return False
-        start = mark.offset if journal_id == mark.journal_id else 0
-        items = reader.items(max(start, reader.records_start))
-        return any(isinstance(item, StoredRecord) for item in items)
+        items = reader.items(reader.records_start)
+        return owner_of(reader) is Owner.BOOKIE and any(isinstance(item, StoredRecord) for item in items)
 
 
 def check_logs(directory: Directory, state: IndexState) -> None:

@@ -13,9 +13,9 @@ from storage.access import Access, Purpose
 from storage.codec import entry as entry_codec
 from storage.codec.digest import DigestCheck, Digester
 from storage.codec.survey import told_digest_type
-from storage.entry import NO_ENTRY
-from storage.errors import DigestMismatch, EntryTooLarge, InvalidEntry, NoSuchLedger
-from storage.ledger import check_id, missing, waited_for
+from storage.entry import NO_ENTRY, DigestType
+from storage.errors import DigestMismatch, DiskFull, EntryTooLarge, InvalidEntry, NoSuchLedger
+from storage.ledger import check_id, exists, missing, waited_for
 from storage.outcome import Damaged
 from storage.warden import confirmed_by
 
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from storage.codec.entry import Head
-    from storage.entry import DigestType
     from storage.parts import Parts
     from storage.row import LedgerRow
 
 KEY_SIZE_MAX = 1024
 """A client sends 20 bytes; more than so many are no key."""
+
+PACKET_SIZE_MAX = entry_codec.LAC_PACKET.size + max(digest_type.width for digest_type in DigestType)
+"""A last add confirmed with the largest digest."""
 
 
 class Bookie:
@@ -96,7 +98,7 @@ class Bookie:
         """What the caller shows; of a new ledger its first entry tells the digest type."""
         _check_key(head.ledger_id, master_key)
         tail = self._parts.tails.of(head.ledger_id)
-        if tail.is_claimed:
+        if tail.tells_digest:
             self._verify(tail.facts.digest_type, head, data)
             return Access(master_key, purpose=purpose)
         digest_type = told_digest_type(data)
@@ -113,23 +115,27 @@ class Bookie:
     # ── what is said of a ledger ─────────────────────────────────────────────────────────────────────
 
     def fence(self, ledger_id: int, master_key: bytes) -> bytes | None:
-        """The last entry, when the ledger is fenced and no crash can open it again; `None` if it has none."""
+        """The last entry, when the ledger is fenced and no crash can open it again; `None` if it has none.
+
+        Where that cannot be told it is `AnswerUnknown`, and the ledger fenced all the same.
+        """
         self._latch.check_reads()
         check_id("ledger", ledger_id)
         _check_key(ledger_id, master_key)
         self._parts.warden.fence(ledger_id, Access(master_key))
         last_id = self._parts.tails.of(ledger_id).end.entry_id
-        return None if last_id == NO_ENTRY else self.read(ledger_id, last_id)
+        if last_id != NO_ENTRY:
+            return self.read(ledger_id, last_id)
+        self._check_none(ledger_id)
+        return None
 
     def is_fenced(self, ledger_id: int) -> bool:
         """Whether the ledger is fenced. Raises if there is none, or if that cannot be told."""
         self._latch.check_reads()
         check_id("ledger", ledger_id)
-        if self._parts.registry.of(ledger_id).fenced:
-            return True
-        if self._parts.registry.may_lack(ledger_id) or not self._parts.tails.of(ledger_id).exists:
-            missing(self._parts, ledger_id)
-        return False
+        if not (fenced := self._parts.registry.of(ledger_id).fenced):
+            self._check_none(ledger_id)
+        return fenced
 
     def set_explicit_lac(self, ledger_id: int, packet: bytes, master_key: bytes) -> None:
         """Keeps the packet as the client has made it; returns when it is durable."""
@@ -140,13 +146,13 @@ class Bookie:
         self._parts.warden.confirm(ledger_id, Access(master_key), bytes(packet))
 
     def _check_packet(self, ledger_id: int, packet: bytes) -> None:
-        if len(packet) < entry_codec.LAC_PACKET.size:
+        if not entry_codec.LAC_PACKET.size <= len(packet) <= PACKET_SIZE_MAX:
             raise InvalidEntry(f"a last add confirmed of {len(packet)} bytes")
         named, confirmed = entry_codec.LAC_PACKET.unpack_from(packet)
         if named != ledger_id or confirmed < NO_ENTRY:
             raise InvalidEntry(f"a last add confirmed {confirmed} of ledger {named}, for ledger {ledger_id}")
         tail = self._parts.tails.of(ledger_id)
-        if tail.is_claimed and tail.facts.digest_type is not None:
+        if tail.tells_digest and tail.facts.digest_type is not None:
             decoded = entry_codec.decode_lac(packet, Digester(tail.facts.digest_type))
             if isinstance(decoded, Damaged):
                 raise DigestMismatch(ledger_id, confirmed)
@@ -156,16 +162,20 @@ class Bookie:
         self._latch.check_reads()
         check_id("ledger", ledger_id)
         row = self._parts.registry.of(ledger_id)
-        if row.explicit_lac is None and not self._parts.tails.of(ledger_id).exists:
-            missing(self._parts, ledger_id)
+        if row.explicit_lac is None:
+            self._check_none(ledger_id)
         return row.explicit_lac
+
+    def _check_none(self, ledger_id: int) -> None:
+        """Raises unless it is certain that the ledger exists, and lacks nothing."""
+        if self._parts.registry.may_lack(ledger_id) or not exists(self._parts, ledger_id):
+            missing(self._parts, ledger_id)
 
     def delete(self, ledger_id: int) -> None:
         """Deletes a ledger that its clients have given up, whatever its key. `NoSuchLedger` if none is."""
         self._latch.check_reads()
         check_id("ledger", ledger_id)
-        key = self._parts.registry.of(ledger_id).master_key
-        if not self._parts.warden.delete(ledger_id, Access(key or b"")):
+        if not self._parts.warden.delete(ledger_id):
             raise NoSuchLedger(ledger_id)
 
     def enter_limbo(self, ledger_id: int) -> None:
@@ -182,7 +192,12 @@ class Bookie:
     def _set_limbo(self, ledger_id: int, revise: Callable[[LedgerRow], LedgerRow]) -> None:
         self._latch.check_writes()
         check_id("ledger", ledger_id)
-        self._parts.registry.declare({ledger_id: revise})
+        try:
+            self._parts.registry.declare({ledger_id: revise})
+        except DiskFull:
+            raise
+        except OSError as error:
+            raise self._committer.fail(error) from error
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -222,8 +237,8 @@ class Bookie:
         with self._latch.reading():
             check_id("ledger", ledger_id)
             found = self._parts.reading.entry_ids(ledger_id)
-        if not found and not self._parts.tails.of(ledger_id).exists:
-            missing(self._parts, ledger_id)
+        if not found:
+            self._check_none(ledger_id)
         return found
 
     def last_add_confirmed(self, ledger_id: int) -> int:
@@ -238,14 +253,15 @@ class Bookie:
             if tail.end.entry_id != NO_ENTRY:
                 head = self._parts.reading.head(ledger_id, tail.end.entry_id)
                 said = said if head is None else max(said, head.last_add_confirmed)
-        if said == NO_ENTRY and (not tail.exists or self._parts.registry.may_lack(ledger_id)):
-            missing(self._parts, ledger_id)
+        if said == NO_ENTRY:
+            self._check_none(ledger_id)
         return said
 
     def wait_for_last_add_confirmed(self, ledger_id: int, beyond: int, timeout_s: float | None = None) -> int:
         """The last add confirmed when it has passed `beyond`, or in the end when that takes too long.
 
-        Comes back at once where the ledger is fenced or the store closed: whoever waits has to ask elsewhere.
+        Comes back at once where the ledger is fenced, or the store closed or failed: whoever waits has to
+        ask elsewhere.
         """
         return waited_for(
             self._parts, ledger_id, lambda: self.last_add_confirmed(ledger_id), beyond, timeout_s
@@ -253,5 +269,6 @@ class Bookie:
 
 
 def _check_key(ledger_id: int, master_key: bytes) -> None:
-    if len(master_key) > KEY_SIZE_MAX:
-        raise InvalidEntry(f"a key of {len(master_key)} bytes for ledger {ledger_id}")
+    # No bytes, or only zeros, are what a bookie writes of a ledger whose key it does not know.
+    if len(master_key) > KEY_SIZE_MAX or not any(master_key):
+        raise InvalidEntry(f"these {len(master_key)} bytes are no key for ledger {ledger_id}")

@@ -22,7 +22,7 @@ from storage.errors import DiskFull, Overloaded, StoreFailed
 from storage.grouping import Load
 from storage.journal_writer import NOTHING, Group
 from storage.memtable import Memtable, Tables
-from storage.registry import NO_SPACE, as_claimed
+from storage.registry import as_claimed
 from storage.tail import EMPTY
 from storage.turnstile import Signal, Turnstile
 
@@ -283,11 +283,14 @@ class Committer:
     def carry_over(self, records: Sequence[bytes]) -> None:
         """Makes durable what opening has read and cannot prove; it is in the active table already."""
         ledger_ids = {record_codec.ledger_id(record) for record in records}
-        keys = grouping.key_records(self._keys(ledger_ids))
-        group = grouping.with_keys(Group(records, len(records), grouping.size_of(records)), keys)
+        # Not from tails: what they look up of a ledger's end may be unreadable, and is not needed here.
+        known = {ledger_id: self._registry.of(ledger_id).master_key for ledger_id in ledger_ids}
+        keys = {ledger_id: key for ledger_id, key in known.items() if key is not None}
+        group = Group(records, len(records), grouping.size_of(records))
+        group = grouping.with_keys(group, grouping.key_records(keys))
         self._durable_up_to = self._journals.carry_over(group, self._durable_up_to)
         assert self._journals.active is not None
-        self._journals.active.keyed.update(ledger_ids)
+        self._journals.active.keyed.update(keys)
         self.newest_journal = self._journals.active.journal_id
         self._slot.tables.active.covers_until = self._durable_up_to
 
@@ -337,21 +340,17 @@ class Committer:
         revisions = {
             ledger_id: partial(as_claimed, claim=tail.facts)
             for ledger_id, tail in load.tails.items()
-            if tail.facts.digest_type is not self._registry.digest_type(ledger_id)
+            if self._registry.contradicts(tail.facts)
         }
         if revisions:
-            try:
-                self._registry.declare(revisions)
-            except OSError as error:
-                if error.errno in NO_SPACE and not self._registry.is_lost:
-                    raise DiskFull(self._latch.path) from error
-                raise
+            self._registry.declare(revisions)
 
     def _write(self, step: Step) -> JournalWriter:
         keys = self._keys(step.ledger_ids)
         # Room for a key for each ledger, whether this journal needs it or a new one will.
         journal = self._journals.with_room(step.group, grouping.key_records_size(keys.values()))
-        unkeyed = {ledger_id: key for ledger_id, key in keys.items() if ledger_id not in journal.keyed}
+        # By the key: a ledger that was deleted and made again may have another.
+        unkeyed = {ledger_id: key for ledger_id, key in keys.items() if journal.keyed.get(ledger_id) != key}
         journal.write(grouping.with_keys(step.group, grouping.key_records(unkeyed)), self._durable_up_to)
         # Before the sync, and right all the same: after one that fails nothing more is written there.
         journal.keyed.update(unkeyed)
@@ -371,13 +370,14 @@ class Committer:
         active = self._slot.tables.active
         for run in step.runs:
             active.insert_parts(run.tail.ledger_id, run.first_id, run.fronts, run.payloads, run.size)
-        for statement in step.statements:
-            self._registry.settle(statement.tail.ledger_id, statement.revise, active)
-            statement.is_durable = True
         # Behind the insert: a mark must never cover what is not in the table.
         active.covers_until = self._durable_up_to
         for run in step.runs:
             self._settle(run, active)
+        # Behind the entries: who sees a fence must see all that it has let pass.
+        for statement in step.statements:
+            self._registry.settle(statement.tail.ledger_id, statement.revise, active)
+            statement.is_durable = True
 
     def _settle(self, run: Run, active: Memtable) -> None:
         tail = run.tail
@@ -441,6 +441,12 @@ class Committer:
             if load.has_content:
                 load.refused = error
             self._tails.hand_back()
+
+    def fail(self, error: BaseException) -> BaseException:
+        """From here on nothing is written: an error outside of a turn. What its caller is told."""
+        self._latch.fail(error)
+        self.news.notify()
+        return self.as_told(error)
 
     def as_told(self, error: BaseException) -> BaseException:
         """An error of its own for each caller: one that many threads raise collects all their tracebacks."""

@@ -17,7 +17,7 @@
     │   ├── StoreLocked           another process owns the directory
     │   ├── NotAStore             a directory that holds something else
     │   ├── NewerFormat           written by a later version of this package
-    │   ├── ForeignStore          a bookie has written here
+    │   ├── ForeignStore          a bookie's directory, and never one of ours
     │   ├── StoreClosed           used after its close
     │   ├── ForkedStore           used in a fork of the process that opened it
     │   └── Overloaded            the disk is slower than the adds, for too long
@@ -208,7 +208,7 @@ class NewerFormat(StoreError):
 
 
 class ForeignStore(StoreError):
-    """A bookie has written to the directory: it can be read, and not yet be opened for writing."""
+    """Only a bookie has written to the directory; `reason` says how it becomes ours. Nothing was changed."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)

@@ -99,8 +99,8 @@ class JournalWriter:
         self.journal_id = journal_id
         self.end = seal_codec.first_group_start(alignment)
         self.sequence = 0
-        self.keyed: set[int] = set()
-        """The ledgers whose key is logged in this file: a bookie skips records of a ledger without one."""
+        self.keyed: dict[int, bytes] = {}
+        """The keys that are logged in this file: a bookie skips records of a ledger without one."""
         self._file = file
         self._assembly = BytesIO()
         self._salt = salt

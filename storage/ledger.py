@@ -148,7 +148,7 @@ class Ledger:
     def exists(self) -> bool:
         """Whether there is one: it has an entry, is fenced, or has an explicit last add confirmed."""
         with self._latch.reading():
-            return self._tail().exists
+            return exists(self._parts, self.id)
 
     def _tail(self) -> Tail:
         return self._parts.tails.of(self.id)
@@ -187,11 +187,21 @@ class Ledger:
         self._latch.check_reads()
         check_id("entry", entry_id)
         try:
-            entry = self._parts.reading.entry(self.id, entry_id, self._digester())
+            entry = self._find(entry_id)
         except (EntryUnreadable, OSError):
             self._latch.check_reads()  # its files were closed while it read
             raise
         return entry if entry is not None else missing(self._parts, self.id, entry_id)
+
+    def _find(self, entry_id: int) -> Entry | None:
+        try:
+            digester = self._digester()
+        except (DigestUnknown, DigestDiffers, Unauthorized):
+            # Of what is not there nobody has to know how it would be verified.
+            if not self._parts.reading.has(self.id, entry_id):
+                return None
+            raise
+        return self._parts.reading.entry(self.id, entry_id, digester)
 
     def entry_ids(self) -> list[range]:
         """The ids of its entries, ascending, in ranges without a gap."""
@@ -291,7 +301,7 @@ class Ledger:
     def wait_for_last_add_confirmed(self, beyond: int, timeout_s: float | None = None) -> int:
         """The last add confirmed when it has passed `beyond`, or in the end when that takes too long.
 
-        Comes back at once where it cannot pass any more: the ledger is fenced, or the store is closed.
+        Comes back at once where it cannot pass any more: the ledger is fenced, or the store closed or failed.
         """
         return waited_for(self._parts, self.id, lambda: self.last_add_confirmed, beyond, timeout_s)
 
@@ -302,7 +312,7 @@ def waited_for(
     """What is confirmed when that is beyond, or when there is nothing to wait for any more."""
 
     def is_there() -> bool:
-        if parts.latch.is_closed or parts.registry.of(ledger_id).fenced:
+        if parts.latch.has_ended or parts.registry.of(ledger_id).fenced:
             return True
         return confirmed() > beyond
 
@@ -310,11 +320,16 @@ def waited_for(
     return confirmed()
 
 
+def exists(parts: Parts, ledger_id: int) -> bool:
+    """Whether there is such a ledger, with what is durable alone."""
+    return parts.tails.of(ledger_id).end != EMPTY or parts.registry.of(ledger_id).makes_a_ledger
+
+
 def missing(parts: Parts, ledger_id: int, entry_id: int | None = None) -> NoReturn:
     """Raises what is true of something that was not found."""
     if parts.registry.may_lack(ledger_id):
         raise AnswerUnknown(ledger_id, entry_id)
-    if entry_id is None or not parts.tails.of(ledger_id).exists:
+    if entry_id is None or not exists(parts, ledger_id):
         raise NoSuchLedger(ledger_id)
     raise NoSuchEntry(ledger_id, entry_id)
 

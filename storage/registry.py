@@ -97,6 +97,16 @@ class Registry:
         """Whether what is not found may have been here all the same."""
         return not self._is_whole or self.of(ledger_id).in_limbo
 
+    def contradicts(self, claim: LedgerRow) -> bool:
+        """Whether, behind a crash, the ledger would not be what its first caller claims.
+
+        A key that no row names is told by the journals; one that a row names they do not change. Such a row
+        may be that of an add that was refused: nobody has the ledger yet.
+        """
+        row = self.of(claim.ledger_id)
+        is_other_key = row.master_key not in (None, PLAIN_KEY, claim.master_key)
+        return row.digest_type is not claim.digest_type or is_other_key
+
     def knows(self, ledger_id: int) -> bool:
         """Whether anything of the ledger is not plain."""
         return ledger_id in self._known
@@ -128,10 +138,18 @@ class Registry:
             return row
 
     def declare(self, revisions: Mapping[int, Revision]) -> None:
-        """Revises rows, and makes them durable at once: something is about to depend on them."""
+        """Revises rows, and makes them durable at once: something is about to depend on them.
+
+        `DiskFull` when there is no space: nothing depends on them yet, should they stand all the same.
+        """
         with self._lock:
             revised = [revise(self.of(ledger_id)) for ledger_id, revise in revisions.items()]
-            self._append([self._numbered(row) for row in revised])
+            try:
+                self._append([self._numbered(row) for row in revised])
+            except OSError as error:
+                if error.errno in NO_SPACE and not self.is_lost:
+                    raise DiskFull(self._rows.path) from error
+                raise
 
     def erase(self, ledger_id: int, upto: JournalPosition) -> None:
         """Deletes a ledger: whatever the journals hold of it before that place, and the logs by now, is dead.
@@ -147,11 +165,12 @@ class Registry:
                 change.remove([ledger_id])
                 change.put_rows([row])
                 change.commit(None)
-            # Not before: should that fail, the ledger is read as it was, until an opening has decided.
-            self._known[ledger_id] = row
             # Before another has this id: what a table or the cache still knows is the deleted ledger's.
             self._slot.tables.drop(ledger_id)
             self._cache.forget({ledger_id})
+            # Not before: what a reader finds until then it verifies as the deleted ledger's. And should the
+            # index fail, the ledger is read as it was, until an opening has decided.
+            self._known[ledger_id] = row
             self._slot.tables.active.put_row(row)
 
     def write_down(self, frozen: Memtable, committed: IndexState) -> list[LedgerRow]:

@@ -113,14 +113,10 @@ class Tail:
 
     def restart(self, facts: LedgerRow) -> None:
         """The ledger was deleted: who adds next makes another one."""
+        self.lost = None
         self._begin(EMPTY, facts)
 
     # ── who may add ──────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is such a ledger, with what is durable alone."""
-        return self.end != EMPTY or self.facts.makes_a_ledger
 
     def admit(self, access: Access) -> None:
         """Raises unless such a caller may add; the first one of all decides about key and digest type."""
@@ -128,10 +124,11 @@ class Tail:
             return
         if not self.is_claimed:
             self._claim(access)
-        if self.facts.master_key is None and access.purpose is Purpose.RECOVERING:
-            return
-        self._check_key(access)
-        if access.digest_type not in (None, self.facts.digest_type) and not access.is_told:
+        if self.facts.master_key is not None or access.purpose is Purpose.WRITING:
+            self._check_key(access)
+        if access.is_told:
+            self._learn(access)
+        elif access.digest_type not in (None, self.facts.digest_type):
             raise self._other_digest()
         if self.facts.fenced:
             if access.purpose is Purpose.WRITING:
@@ -172,6 +169,17 @@ class Tail:
             master_key=access.master_key,
         )
         self.is_claimed = True
+
+    @property
+    def tells_digest(self) -> bool:
+        """Whether its digest type is decided: of a ledger without entries CRC-32C is only what is usual."""
+        is_presumed = self._next_id == 0 and self.facts.digest_type in (None, DigestType.CRC32C)
+        return self.is_claimed and not is_presumed
+
+    def _learn(self, access: Access) -> None:
+        # Who fences a ledger that has no entry here says nothing of its digest: the first entry does.
+        if not self.tells_digest:
+            self.facts = replace(self.facts, digest_type=access.digest_type, known_by=KnownBy.INFERRED)
 
     def _other_digest(self) -> DigestDiffers | DigestUnknown:
         recorded = self.facts.digest_type
@@ -261,7 +269,7 @@ class Tail:
         """What was handed out and is not settled never happened; of the facts these are settled."""
         self._next_id, self._next_length = self.end.entry_id + 1, self.end.length
         self.facts = facts
-        self.is_claimed = self.exists
+        self.is_claimed = self.end != EMPTY or facts.makes_a_ledger
         self._admitted = None
 
 

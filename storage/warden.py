@@ -60,8 +60,11 @@ class Warden:
                 raise self._committer.as_told(turn.error)
             # Somebody else had said it, and it was refused, or the ledger was deleted: it is for us to say.
 
-    def delete(self, ledger_id: int, access: Access) -> bool:
-        """Returns when no crash can bring the ledger back; whether there was one."""
+    def delete(self, ledger_id: int, access: Access | None = None) -> bool:
+        """Returns when no crash can bring the ledger back; whether there was one.
+
+        Without an access whatever its key is: for who speaks for all its clients.
+        """
         tail = self._tails.of(ledger_id)
         while (entered := self._committer.enter_deletion(tail, lambda: deletion_of(tail, access))) is None:
             self._committer.wait_while_held(tail)
@@ -102,11 +105,12 @@ def confirmation_of(tail: Tail, access: Access, packet: bytes) -> Statement | No
     return Statement(tail, journal_codec.encode_explicit_lac(tail.ledger_id, packet), revise)
 
 
-def deletion_of(tail: Tail, access: Access) -> Deletion | None:
+def deletion_of(tail: Tail, access: Access | None) -> Deletion | None:
     """What deletes the ledger; `None` if there is none. Needs the turnstile's lock."""
     if not tail.is_claimed:
         return None
-    tail.admit_delete(access)
+    if access is not None:
+        tail.admit_delete(access)
     return Deletion(tail)
 
 

@@ -103,6 +103,7 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
         "declared",
         "founding",
         "journal_facts",
+        "leftovers",
         "lineage",
         "merging",
         "meter",

@@ -166,28 +166,30 @@ def _warnings(done: HandedOver) -> Iterator[str]:
 def _named(ledger_ids: Sequence[int]) -> str:
     some = ", ".join(map(str, ledger_ids[:_NAMED_MAX]))
     more = len(ledger_ids) - _NAMED_MAX
-    return f"{'ledger' if len(ledger_ids) == 1 else 'ledgers'} {some}" + (
-        f" and {more} more" if more > 0 else ""
-    )
+    return f"ledger{'s' * (len(ledger_ids) > 1)} {some}" + (f" and {more} more" if more > 0 else "")
 
 
 def _next_steps(path: Path, done: HandedOver) -> Iterator[str]:
+    from recovery.founding import HOST
+
     current = path.absolute() / "ledgers" / "current"
-    cookie = shlex.quote(str(current / "VERSION"))
+    cookie, host = shlex.quote(str(current / "VERSION")), done.cookie.bookie_host
     yield "next, with the bookie's configuration, and before anything else touches the directory:"
     yield "  bookkeeper shell rebuild-db-ledgers-index"
     yield "  bookkeeper shell rebuild-db-ledger-locations-index"
     if done.facts.suffice:
         yield f"  rm -r {shlex.quote(str(current / 'ledgers'))}"
-    yield f"  bookkeeper shell cookie_create -cf {cookie} {shlex.quote(done.cookie.bookie_host)}"
+    yield f"  bookkeeper shell cookie_create -cf {cookie} {shlex.quote(host)}"
     yield "  bookkeeper bookie"
     if done.facts.suffice:
-        yield "the rm: in the index that the first makes every ledger is fenced, and none has a key for long;"
-        yield "the bookie makes its own from the journal, with what is known of each"
+        yield "rm: only the second command needs what the first has made. In it each ledger is fenced and has"
+        yield "no key; without it the bookie learns from the journal what is known of each, and keeps that"
     else:
         yield "the bookie will have every ledger fenced, and when it is started for the second time it has"
         yield f"forgotten all keys and explicit LACs: {_why_not(done)}"
     yield "cookie_create: unless the metadata store has that cookie already"
+    if host == HOST:
+        yield f"no bookie is called {host}: run this again with --bookie-id"
     yield "a bookie deletes the ledgers that its metadata store does not know"
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -35,7 +36,6 @@ from shown import BookieRefused, their_bookie, their_scans
 from tears import Torn, tear
 
 from recovery import open_store
-from storage.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -274,8 +274,9 @@ def try_case(driver: Driver, case: Case, figures: Figures) -> None:
     with Bench(driver, case, figures) as bench:
         try:
             found = list(islice(case.run(bench), _DIFFERENCES_MAX))
-        except (AssertionError, StoreError, BookieRefused) as error:
-            found = [f"{type(error).__name__}: {error}"]
+        except Exception as error:
+            # Of one case; the others may have more to tell.
+            found = [f"{type(error).__name__}: {error}\n{traceback.format_exc()}"]
         if found:
             kept = _KEPT / bench.directory.name
             shutil.rmtree(kept, ignore_errors=True)

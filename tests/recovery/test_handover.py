@@ -19,7 +19,7 @@ from simulated_store import STORE_ID, Trouble, World, sit_down
 from recovery import open_store
 from recovery.crashlab import KeepAll, LoseAll, RandomFate, Refused, Stopped, Tearing, Verb, When
 from recovery.founding import Layout, store_id
-from recovery.handover import Address, HandedOver, Handover, hand_over
+from recovery.handover import AS_IT_IS, Address, HandedOver, Handover, hand_over
 from recovery.opening import Surroundings
 from recovery.remaking import remake
 from storage import StoreConfig, filenames, lastmark
@@ -33,6 +33,7 @@ from storage.errors import InvalidFormat, NotAStore, StoreError, StoreLocked
 from storage.journals import journal_ids
 from storage.lmdb_index import LmdbPlace
 from storage.posix_files import PosixDirectory
+from storage.report import IndexFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,6 +207,18 @@ def test_what_a_journal_holds_that_never_counted_is_kept_aside_before_it_goes(pa
     assert naive_bookie.start(layout_of(path)).ledgers == expected
 
 
+def test_what_is_wrong_with_a_journal_that_nothing_needs_is_kept_aside_too(path: Path) -> None:
+    """Nobody looks at it when the store is opened; a bookie's tools would, and it is the last copy."""
+    oldest = path / "journal/current" / filenames.journal(min(journal_ids(layout_of(path).journal)))
+    data = oldest.read_bytes().rstrip(b"\0")
+    end = len(data) + 4095 & ~4095
+    oldest.write_bytes(data.ljust(end, b"\0") + b"\0\0\1\0 left by nobody knows whom")
+    done = hand_over(path, config=CONFIG)
+    assert done.opened.torn == ()
+    (tail,) = done.saved
+    assert (path / str(tail.saved_as)).read_bytes() == b"\0\0\1\0 left by nobody knows whom"
+
+
 def test_last_id_and_the_directories_that_the_tools_rename_are_there(path: Path) -> None:
     hand_over(path, config=CONFIG)
     current = path / "ledgers/current"
@@ -337,7 +350,7 @@ def test_where_no_store_is_none_is_made(tmp_path: Path) -> None:
 # ── killed anywhere ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def hand_over_on(disk: SimulatedDisk, config: StoreConfig) -> HandedOver:
+def hand_over_on(disk: SimulatedDisk, config: StoreConfig, address: Address = ADDRESS) -> HandedOver:
     def hire(name: str, step: Callable[[], Pause], on_failure: Callable[[BaseException], None]) -> Worker:
         raise AssertionError(f"{name}: nobody works beside a handover")
 
@@ -346,7 +359,7 @@ def hand_over_on(disk: SimulatedDisk, config: StoreConfig) -> HandedOver:
         hire, nullcontext, lambda: dice.getrandbits(64), lambda: STORE_ID, lambda: float(next(ticks))
     )
     layout = Layout(disk.root())
-    return Handover(layout, FileIndexPlace(layout.ledgers), config, surroundings, ADDRESS).run()
+    return Handover(layout, FileIndexPlace(layout.ledgers), config, surroundings, address).run()
 
 
 @dataclass
@@ -369,7 +382,10 @@ class Life:
 
     def _problem(self, disk: SimulatedDisk) -> str:
         try:
-            seen = look(sit_down(disk, self.shape.config, Random(0)).store)
+            store = sit_down(disk, self.shape.config, Random(0)).store
+            if store.opened.index not in (IndexFound.GOOD, IndexFound.AHEAD):
+                return f"its index has to be made again: {store.opened.index}"
+            seen = look(store)
             if seen != self.seen:
                 return f"opened it differs: {difference(self.seen, seen)}"
             disk.kill()
@@ -432,6 +448,8 @@ def test_to_a_bookie_it_is_the_same_whatever_has_happened_before(seed: int) -> N
     assert bookie.ledgers == lived.shown
     # Not even its tools find anything else: no deleted ledger, and no entry that was cut.
     assert bookie.scanned == lived.shown.keys()
+    # What an opening has carried over is in the logs, and is not replayed.
+    assert bookie.replayed_entries == 1
 
 
 MANY = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 16))]
@@ -482,6 +500,19 @@ def test_an_operation_that_fails_within_a_handover_loses_nothing(seed: int) -> N
 def test_a_journal_that_is_trimmed_does_not_come_back() -> None:
     """A bookie's tools read every journal there is."""
     lived = life(0)
-    hand_over_on(lived.disk, lived.shape.config)
+    hand_over_on(lived.disk, lived.shape.config, AS_IT_IS)
     lived.disk.power_cut(LoseAll())
     assert len(journal_ids(Layout(lived.disk.root()).journal)) == 1
+
+
+def test_what_was_kept_aside_is_there_after_a_power_cut() -> None:
+    """The journals that it was taken from are gone."""
+    saved = []
+    for seed in range(6):
+        disk, shape = life(seed).disk, life(seed).shape
+        done = hand_over_on(disk, shape.config)
+        disk.power_cut(LoseAll())
+        names = Layout(disk.root()).quarantine.names() if done.saved else []
+        saved += [str(tail.saved_as).removeprefix("quarantine/") in names for tail in done.saved]
+    assert saved
+    assert all(saved)

@@ -1,4 +1,4 @@
-"""The bookie's face: bytes that its clients have made, keys, fences, limbo; over crashes on the simulated disk."""
+"""The bookie's face: bytes that its clients have made, keys, fences, limbo; over crashes of a disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from clients import Client, flipped
-from stepped import JOURNAL, LEDGERS, SMALL, Site
+from stepped import LEDGERS, SMALL, Site
 
 from recovery.crashlab import Lasting, Refused, Verb, When
 from storage.codec import entry as entry_codec
@@ -21,6 +21,7 @@ from storage.errors import (
     DigestUnknown,
     DiskFull,
     EntryTooLarge,
+    EntryUnreadable,
     InvalidEntry,
     LedgerFenced,
     NoSuchEntry,
@@ -42,6 +43,7 @@ Answer = TypeVar("Answer")
 
 WRITER = Client()
 ALL_TYPES = pytest.mark.parametrize("digest_type", DigestType)
+BLOCK = b"x" * (50 << 10)
 NO_ROOM = Refused(When(verb=Verb.ZERO_FILL, lasting=Lasting.UNTIL_MENDED), errno.ENOSPC)
 
 
@@ -57,21 +59,25 @@ def index_lost(site: Site, store: Store) -> Store:
     return site.open()
 
 
+def closed(site: Site, store: Store) -> Store:
+    store.close()
+    return site.open()
+
+
 LATER: dict[str, Callable[[Site, Store], Store]] = {
     "at once": lambda _, store: store,
     "killed": lambda site, _: site.after_kill(),
     "power cut": lambda site, _: site.after_power_cut(),
     "checkpoint and power cut": checkpointed_and_cut,
     "index lost": index_lost,
-    "closed": lambda site, store: (store.close(), site.open())[1],
+    "closed": closed,
 }
 """What may happen between an answer and the next question."""
 
 
-@pytest.fixture(params=LATER.values(), ids=LATER)
+@pytest.fixture(params=list(LATER))
 def later(request: pytest.FixtureRequest) -> Callable[[Site, Store], Store]:
-    found: Callable[[Site, Store], Store] = request.param
-    return found
+    return LATER[request.param]
 
 
 def opened() -> tuple[Site, Store, Bookie]:
@@ -161,7 +167,7 @@ EVERY_VERB = pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 
 
 @EVERY_VERB
-@pytest.mark.parametrize("key", [b"", master_key(b""), master_key(b"wrong"), WRITER.key[:19]])
+@pytest.mark.parametrize("key", [b"k", master_key(b""), master_key(b"wrong"), WRITER.key[:19]])
 def test_whoever_comes_with_another_key_is_refused(
     verb: Callable[[Bookie, bytes], object], key: bytes, later: Callable[[Site, Store], Store]
 ) -> None:
@@ -188,23 +194,25 @@ def test_the_first_key_that_comes_is_the_ledger_s(
     bookie.recover(WRITER.entry(2), WRITER.key)
 
 
-def test_a_key_that_no_client_sends_is_refused() -> None:
+@EVERY_VERB
+@pytest.mark.parametrize("key", [b"", bytes(20), b"k" * 1025], ids=["empty", "zeros", "too long"])
+def test_a_key_that_no_client_sends_is_refused(verb: Callable[[Bookie, bytes], object], key: bytes) -> None:
     _, store, bookie = opened()
-    for verb in VERBS.values():
-        with pytest.raises(InvalidEntry):
-            verb(bookie, b"k" * 2000)
+    with pytest.raises(InvalidEntry):
+        verb(bookie, key)
     assert store.ledgers() == []
 
 
 def test_a_key_of_any_length_is_a_key(later: Callable[[Site, Store], Store]) -> None:
     site, store, bookie = opened()
-    for ledger_id, key in enumerate((b"", b"k", b"k" * 1024)):
+    keys = (b"k", b"\0k\0", b"k" * 1024)
+    for ledger_id, key in enumerate(keys):
         bookie.add(Client(ledger_id).entry(0), key)
     bookie = later(site, store).bookie
-    for ledger_id, key in enumerate((b"", b"k", b"k" * 1024)):
+    for ledger_id, key in enumerate(keys):
         bookie.add(Client(ledger_id).entry(1), key)
         with pytest.raises(Unauthorized):
-            bookie.add(Client(ledger_id).entry(1), key + b"!")
+            bookie.add(Client(ledger_id).entry(1), key[:-1] + b"!")
 
 
 # ── digests on the way in ────────────────────────────────────────────────────────────────────────────────
@@ -303,22 +311,20 @@ def test_what_is_said_before_the_first_entry_does_not_tell_its_digest(
 
 def test_an_entry_that_rots_is_unreadable_and_one_that_is_not_verified_is_not() -> None:
     site, store, bookie = opened()
+    others = Client(8, DigestType.DUMMY)
     add(bookie, WRITER, 0)
-    add(bookie, Client(8, DigestType.DUMMY), 0)
+    add(bookie, others, 0)
     site.checkpoint(store)
     site.disk.kill()
     log = f"{LEDGERS}/0.log"
-    for ledger_id in (7, 8):
-        start = site.bytes_of(log).index(ledger_id.to_bytes(8, "big") + bytes(8))
-        site.flip(log, start + 40)
+    data = site.bytes_of(log)
+    for entry in (WRITER.entry(0), others.entry(0)):
+        data = data.replace(entry, flipped(entry))
+    site.put(log, data)
     bookie = site.open().bookie
-    with pytest.raises(Exception, match="unreadable"):
+    with pytest.raises(EntryUnreadable):
         bookie.read(7, 0)
-    assert bookie.read(8, 0) == flipped_bit(Client(8, DigestType.DUMMY).entry(0), 40)
-
-
-def flipped_bit(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+    assert bookie.read(8, 0) == flipped(others.entry(0))
 
 
 # ── recovery ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -409,18 +415,19 @@ def full() -> tuple[Site, Store, Bookie, int]:
     """A store on a disk without space for another journal, and how many entries its ledger 7 has."""
     site = Site(replace(SMALL, memtable_size_max=64 << 20))
     store = site.open()
-    taken = 0
-    with pytest.raises(DiskFull):
-        for taken in range(100):
-            store.bookie.add(WRITER.entry(taken, b"x" * (50 << 10)), WRITER.key)
-            if taken == 0:
-                site.disk.plant(NO_ROOM)
-    return site, store, store.bookie, taken
+    add(store.bookie, WRITER, 0)
+    site.disk.plant(NO_ROOM)
+    for taken in range(1, 100):
+        try:
+            store.bookie.add(WRITER.entry(taken, BLOCK), WRITER.key)
+        except DiskFull:
+            return site, store, store.bookie, taken
+    pytest.fail("the disk never was full")
 
 
 def test_a_deferred_entry_that_was_lost_to_a_full_disk_makes_the_force_fail() -> None:
     site, _, bookie, taken = full()
-    bookie.defer(WRITER.entry(taken, b"x" * (50 << 10)), WRITER.key)
+    bookie.defer(WRITER.entry(taken, BLOCK), WRITER.key)
     site.crew.elapse()
     site.disk.mend()
     add(bookie, Client(8), 0)
@@ -435,7 +442,7 @@ def test_a_deferred_entry_that_was_lost_to_a_full_disk_makes_the_force_fail() ->
 
 def test_a_force_that_meets_a_full_disk_itself_fails_and_what_was_deferred_is_gone() -> None:
     site, _, bookie, taken = full()
-    bookie.defer(WRITER.entry(taken, b"x" * (50 << 10)), WRITER.key)
+    bookie.defer(WRITER.entry(taken, BLOCK), WRITER.key)
     with pytest.raises(DiskFull):
         bookie.force(7)
     site.disk.mend()
@@ -445,7 +452,7 @@ def test_a_force_that_meets_a_full_disk_itself_fails_and_what_was_deferred_is_go
 
 def test_what_a_deleted_ledger_has_lost_is_not_told_to_the_next_of_its_id() -> None:
     site, _, bookie, taken = full()
-    bookie.defer(WRITER.entry(taken, b"x" * (50 << 10)), WRITER.key)
+    bookie.defer(WRITER.entry(taken, BLOCK), WRITER.key)
     site.crew.elapse()
     site.disk.mend()
     bookie.delete(7)
@@ -467,11 +474,12 @@ def test_a_force_after_a_failed_sync_fails() -> None:
 def test_deferred_entries_wait_for_room_like_others() -> None:
     site = Site(replace(SMALL, memtable_size_max=100 << 10))
     bookie = site.open().bookie
-    with pytest.raises(Overloaded):
+    with pytest.raises(Overloaded):  # noqa: PT012 - at which one depends on the size of a table
         for entry_id in range(100):
             bookie.defer(WRITER.entry(entry_id, b"x" * (20 << 10)), WRITER.key)
     site.crew.run()
     bookie.force(7)
+    assert bookie.entry_ids(7)[0].stop > 5
 
 
 # ── fences ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -571,10 +579,8 @@ def test_what_is_confirmed_is_what_the_writer_has_said_not_what_is_durable_here(
     for entry_id in range(1, 5):
         bookie.add(WRITER.entry(entry_id, confirmed=entry_id // 2), WRITER.key)
     store = later(site, store)
-    assert (store.bookie.last_add_confirmed(7), store.ledger(7, password=b"secret").last_add_confirmed) == (
-        2,
-        4,
-    )
+    assert store.bookie.last_add_confirmed(7) == 2
+    assert store.ledger(7, password=WRITER.password).last_add_confirmed == 4
 
 
 def test_an_entry_that_confirms_less_takes_nothing_back() -> None:
@@ -997,9 +1003,8 @@ def test_another_ledger_of_the_same_id_has_its_own_key_and_digest(
     store = later(site, store)
     bookie = store.bookie
     with pytest.raises(Unauthorized):
-        add(bookie, WRITER, 1)
+        bookie.add(another.entry(1), WRITER.key)
     add(bookie, another, 1)
     assert (bookie.entry_ids(7), bookie.read(7, 0)) == ([range(2)], another.entry(0))
     assert (bookie.is_fenced(7), bookie.explicit_lac(7)) == (False, None)
     assert store.ledger(7).digest_type is DigestType.CRC32
-    assert JOURNAL  # the keys of both stand in the same journal

@@ -19,12 +19,18 @@ from recovery.crashlab import FailedSync, Lasting, Refused, ShortWrite, Verb, Wh
 from storage import filenames
 from storage.codec import entrylog as log_codec
 from storage.codec import journal as journal_codec
+from storage.codec.digest import master_key
+from storage.codec.entry import IDS
+from storage.entry import DigestType
 from storage.errors import (
     CorruptionError,
     DiskFull,
     EntryUnreadable,
+    LedgerFenced,
     StoreFailed,
+    Unauthorized,
 )
+from storage.report import IndexFound
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -55,6 +61,81 @@ def refused(site: Site) -> CorruptionError:
         site.open()
     assert site.disk.image() == before
     return caught.value
+
+
+# ── F1, F2: what was said of a ledger is lost ────────────────────────────────────────────────────────────
+
+
+def said_of(deed: str, ledger: Ledger) -> None:
+    if deed == "fence":
+        ledger.fence()
+    else:
+        ledger.set_explicit_lac(5)
+
+
+def assert_said(deed: str, ledger: Ledger) -> None:
+    """The fence holds, or what was confirmed is confirmed."""
+    if deed == "fence":
+        assert ledger.is_fenced
+        with pytest.raises(LedgerFenced):
+            ledger.append(b"refused")
+    else:
+        assert (ledger.explicit_lac, ledger.last_add_confirmed) == (5, 5)
+
+
+DEEDS = pytest.mark.parametrize("deed", ["fence", "last add confirmed"])
+
+
+@DEEDS
+@pytest.mark.parametrize("end", ["closed", "checkpoint and power cut", "checkpoint, kill and index lost"])
+def test_f1_what_was_said_is_not_lost_by_a_checkpoint_that_finds_no_entries(deed: str, end: str) -> None:
+    # A bookie's checkpoint returns early when its write cache is empty, without writing what it knows of its
+    # ledgers, and moves its mark over the fence: it is gone after a graceful shutdown.
+    site = Site()
+    store = site.open()
+    append(store.ledger(1), b"first")
+    site.checkpoint(store)
+    mark = site.mark()
+    said_of(deed, store.ledger(1))
+    if end == "closed":
+        store.close()
+    else:
+        site.checkpoint(store)
+    assert site.mark() > mark
+    if "index" in end:
+        site.disk.kill()
+        site.remove(f"{LEDGERS}/index")
+        store = site.open()
+    else:
+        store = site.after_power_cut()
+    assert store.opened.records_replayed == 0
+    assert_said(deed, store.ledger(1))
+
+
+@DEEDS
+@pytest.mark.parametrize("crash", ["kill", "power cut"])
+def test_f2_what_was_said_of_a_ledger_never_written_to_is_not_lost_by_a_crash(deed: str, crash: str) -> None:
+    # A bookie logs the fence and not the ledger's key. Its replay takes the record of a ledger that it does
+    # not know for one of a deleted ledger: no ledger, no fence, and the writer goes on adding.
+    site = Site()
+    said_of(deed, site.open().ledger(9, password=b"secret"))
+    for _ in range(2):
+        store = site.after_kill() if crash == "kill" else site.after_power_cut()
+        assert store.ledgers() == [9]
+        assert_said(deed, store.ledger(9, password=b"secret"))
+        with pytest.raises(Unauthorized):
+            store.ledger(9).fence()
+
+
+@DEEDS
+def test_f2_a_bookie_would_not_lose_it_either(deed: str) -> None:
+    # The key stands in front of the record, in the same journal: that is what a bookie's replay looks for.
+    site = Site()
+    said_of(deed, site.open().ledger(9, password=b"secret"))
+    said = IDS.pack(9, journal_codec.FENCE if deed == "fence" else journal_codec.EXPLICIT_LAC)
+    data = site.bytes_of(journal_of(site))
+    key = journal_codec.encode_ledger_key(9, master_key(b"secret"))
+    assert 0 < data.index(key) < data.index(said)
 
 
 # ── F3: a failed flush is forgotten ──────────────────────────────────────────────────────────────────────
@@ -526,6 +607,92 @@ def test_f16_the_last_journal_is_missed_when_it_is_gone() -> None:
     site.remove(newest)
     found = refused(site)
     assert (found.file, found.finding) == (newest.rpartition("/")[2], "MRK-002")
+
+
+# ── F17, F19: fences that come too early, ledgers that come back ─────────────────────────────────────────
+
+
+@pytest.mark.parametrize("texts", [(), (b"first",)], ids=["an empty ledger", "one with entries"])
+def test_f17_a_fence_is_not_answered_before_it_is_durable(texts: tuple[bytes, ...]) -> None:
+    # A bookie that has no entry to answer a fence with says so at once, without waiting for the journal, and
+    # its client counts the ledger as fenced here.
+    site = Site()
+    store = site.open()
+    append(store.ledger(1), b"so that there is a journal")
+    bookie, key = store.bookie, master_key(b"")
+    append(store.ledger(9), *texts)
+    twin = Site(disk=site.disk.copy())
+    bookie.fence(9, key)
+    assert site.after_power_cut().ledger(9).is_fenced
+    store = twin.open()
+    twin.disk.plant(FailedSync(When(verb=Verb.SYNC, name="*.txn*")))
+    with pytest.raises(StoreFailed):
+        store.bookie.fence(9, key)
+    assert not store.ledger(9).is_fenced
+
+
+def remade(site: Site) -> Store:
+    """The store, its index made again from logs and rows."""
+    site.disk.kill()
+    site.remove(f"{LEDGERS}/index")
+    store = site.open()
+    assert store.opened.index is IndexFound.REBUILT
+    return store
+
+
+def test_f19_what_is_learned_behind_an_index_made_again_is_not_forgotten() -> None:
+    # A bookie's rebuild writes the ledgers under keys of another width, which its index goes on to prefer:
+    # at each restart a ledger is again what the rebuild made of it, fenced and without a master key.
+    site = Site()
+    store = site.open()
+    append(store.ledger(1), b"first")
+    store.ledger(2, DigestType.MAC, b"secret").append(b"two")
+    site.checkpoint(store)
+    store = remade(site)
+    assert [store.ledger(number).is_fenced for number in (1, 2)] == [False, False]
+    store.ledger(1).fence()
+    store.ledger(3, DigestType.CRC32, b"third").append(b"three")
+    for turn, end in enumerate(("closed", "killed", "closed", "killed"), 1):
+        if end == "closed":
+            store.close()
+        store = site.after_kill()
+        assert [store.ledger(number).is_fenced for number in (1, 2, 3)] == [True, False, False]
+        digest_types = [store.ledger(number).digest_type for number in (1, 2, 3)]
+        assert digest_types == [DigestType.CRC32C, DigestType.MAC, DigestType.CRC32]
+        for number, password in ((2, b"secret"), (3, b"third")):
+            assert store.ledger(number, password=password).append(b"more") == turn
+            with pytest.raises(Unauthorized):
+                store.ledger(number, password=b"wrong").append(b"refused")
+
+
+@pytest.mark.parametrize(
+    "deleted", ["before the index is made again", "behind it", "with a crash in between"]
+)
+def test_f19_a_deleted_ledger_does_not_come_back_at_each_restart(deleted: str) -> None:
+    # The same: what the rebuild has written of a ledger is never deleted, and shows again after each restart.
+    site = Site()
+    store = site.open()
+    append(store.ledger(1), b"first")
+    append(store.ledger(2), b"second")
+    site.checkpoint(store)
+    if "before" in deleted:
+        store.ledger(1).delete()
+    store = remade(site)
+    if "before" not in deleted:
+        assert store.ledgers() == [1, 2]
+        if "crash" in deleted:
+            site.disk.plant(FailedSync(When(verb=Verb.SYNC, name="index*")))
+            with pytest.raises(StoreFailed):
+                store.ledger(1).delete()
+            site.disk.mend()
+            store = site.after_kill()
+        else:
+            store.ledger(1).delete()
+    for _ in range(3):
+        assert store.ledgers() == [2]
+        store.close()
+        store = site.open()
+    assert remade(site).ledgers() == [2]
 
 
 # ── F20: opening ─────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Who writes a ledger through a bookie: it makes entries, digests and keys itself, and the bookie keeps bytes."""
+"""Who writes a ledger through a bookie: makes entries, digests and keys itself; the bookie keeps bytes."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ import org.apache.bookkeeper.conf.ServerConfiguration;
 
 /** What a bookie's entry logger shows of every log of a directory: by scan, and by the log's own map. */
 final class LogScan {
+    private static final int ENTRY_ID_OFFSET = 8;
+
     private LogScan() {
     }
 
@@ -45,8 +47,9 @@ final class LogScan {
                 @Override
                 public void process(long ledgerId, long offset, ByteBuf entry) {
                     byte[] bytes = Bytes.of(entry);
+                    long entryId = entry.getLong(ENTRY_ID_OFFSET);
                     counted.merge(ledgerId, 4L + bytes.length, Long::sum);
-                    entries.addArray().add(offset).add(ledgerId).add(entry.getLong(8)).add(bytes.length)
+                    entries.addArray().add(offset).add(ledgerId).add(entryId).add(bytes.length)
                             .add(Bytes.sha256(bytes));
                 }
             });
