@@ -68,6 +68,15 @@ class Figures:
     """Directories of ours on which a bookie started only when nothing unsound was left in them."""
     differences: list[str] = field(default_factory=list)
 
+    def add(self, other: Figures) -> None:
+        """Counts the other's in."""
+        self.workloads += other.workloads
+        self.images += other.images
+        self.directories += other.directories
+        self.entries += other.entries
+        self.prepared += other.prepared
+        self.differences += other.differences
+
     def __str__(self) -> str:
         return (
             f"BookKeeper {self.bookkeeper} · {self.workloads} workloads · {self.images} crash images · "
@@ -91,9 +100,9 @@ class Case:
 class Bench:
     """Where one case is tried."""
 
-    def __init__(self, driver: Driver, case: Case, figures: Figures) -> None:
+    def __init__(self, driver: Driver, case: Case) -> None:
         self.driver = driver
-        self.figures = figures
+        self.figures = Figures()
         self.directory = _WORK / f"{case.kind}-{case.seed}"
         self._copies = 0
 
@@ -269,9 +278,9 @@ def cases() -> list[Case]:
     return found
 
 
-def try_case(driver: Driver, case: Case, figures: Figures) -> None:
+def try_case(driver: Driver, case: Case) -> Figures:
     """Plays one case; where something differs its directory is kept."""
-    with Bench(driver, case, figures) as bench:
+    with Bench(driver, case) as bench:
         try:
             found = list(islice(case.run(bench), _DIFFERENCES_MAX))
         except Exception as error:
@@ -282,7 +291,8 @@ def try_case(driver: Driver, case: Case, figures: Figures) -> None:
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(bench.directory, kept)
             where = f"{case}, kept in {kept}"
-            figures.differences += [f"{where}: {difference}" for difference in found]
+            bench.figures.differences = [f"{where}: {difference}" for difference in found]
+    return bench.figures
 
 
 def run(driver: Driver, wanted: list[Case]) -> Figures:
@@ -290,7 +300,8 @@ def run(driver: Driver, wanted: list[Case]) -> Figures:
     figures = Figures(driver.ask("version")["version"])
     told = time.monotonic()
     with ThreadPoolExecutor(_WORKERS) as pool:
-        for number, _ in enumerate(pool.map(lambda case: try_case(driver, case, figures), wanted), 1):
+        for number, found in enumerate(pool.map(lambda case: try_case(driver, case), wanted), 1):
+            figures.add(found)
             if time.monotonic() > told + _EVERY_S:
                 told = time.monotonic()
                 print(f"interop: {number} of {len(wanted)} · {figures}", flush=True)

@@ -87,7 +87,8 @@ def _is_whole(classpath: Path) -> bool:
 
 def _run_maven(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
-    command = [_tool("mvn"), "-q", "-B", "-f", f"{HERE / 'pom.xml'}", f"-Dmade={directory}", "compile"]
+    options = ("-q", "-B", "-Dstyle.color=never", f"-Dmade={directory}")
+    command = [_tool("mvn"), *options, "-f", f"{HERE / 'pom.xml'}", "compile"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False)
     except subprocess.TimeoutExpired:

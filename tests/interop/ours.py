@@ -15,10 +15,9 @@ from shown import Access, Found, LedgerShown, Place, Scans, Shown, sha256
 
 from recovery import open_store
 from recovery.chain import judge
-from recovery.declared import DeclaredByRows
 from recovery.founding import Layout
 from recovery.lineage import origin_of, read_header
-from recovery.replay import _ranges
+from recovery.replay import _ranges, scan_of
 from storage import StoreConfig, entrylog_scan, filenames, lastmark
 from storage.codec import entry as entry_codec
 from storage.codec import journal as journal_codec
@@ -28,7 +27,6 @@ from storage.codec.survey import EntryVerifier
 from storage.entry_logs import log_ids
 from storage.entrylog_reader import EntryLogReader, LogEntry
 from storage.journal_reader import JournalReader, StoredPadding, StoredRecord
-from storage.journal_scan import scan
 from storage.journals import journal_ids
 from storage.outcome import Damaged, EndOfData
 from storage.position import LENGTH_WORD_SIZE, START
@@ -151,10 +149,9 @@ class Sound:
 
 def sound(directory: Path, view: View) -> Sound:
     """What counts of the directory that has shown this."""
-    layout, scans = Layout(PosixDirectory(directory)), {}
-    for number in journal_ids(layout.journal):
-        with layout.journal.open(filenames.journal(number)) as file:
-            scans[number] = scan(JournalReader(file, number), EntryVerifier(DeclaredByRows(view.rows)))
+    layout = Layout(PosixDirectory(directory))
+    numbers = journal_ids(layout.journal)
+    scans = {number: scan_of(layout.journal, number, view.rows, 0) for number in numbers}
     ranges = {one.scan.journal_id: list(_ranges(one)) for one in judge(START, scans).standings}
     ends = _ends(layout.ledgers, view)
     return Sound(

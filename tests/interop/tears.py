@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from recovery import founding
 from recovery.founding import Layout
 from storage import filenames
 from storage.codec import journal as codec
 from storage.journal_groups import Group, groups
 from storage.journal_reader import JournalReader, StoredRecord
 from storage.journals import journal_ids
+from storage.position import JournalPosition
 from storage.posix_files import PosixDirectory
 
 if TYPE_CHECKING:
@@ -35,17 +37,25 @@ class Torn:
 def tear(directory: Path, seed: int) -> Torn:
     """Damages the last group of the newest journal, and says what was in it."""
     dice = Random(f"tear {seed}")
-    journals = Layout(PosixDirectory(directory)).journal
-    name = filenames.journal(max(journal_ids(journals)))
-    with journals.open(name) as file:
-        reader = JournalReader(file, filenames.parse(name).number or 0)
+    layout = Layout(PosixDirectory(directory))
+    newest = max(journal_ids(layout.journal))
+    name = filenames.journal(newest)
+    with layout.journal.open(name) as file:
+        reader = JournalReader(file, newest)
         found = [group for group in groups(reader) if isinstance(group, Group)]
-        if not found:
+        # What lies before the mark is vouched for by it.
+        if not found or JournalPosition(newest, found[-1].end) <= _mark(layout):
             return Torn()
         last = found[-1]
         torn = _content(reader, last)
     _damage(directory / "journal" / "current" / name, last, dice)
     return torn
+
+
+def _mark(layout: Layout) -> JournalPosition:
+    mark = founding.load_mark(layout)
+    assert mark is not None, "a store that was killed has a sound mark"
+    return mark.position
 
 
 def _content(reader: JournalReader, group: Group) -> Torn:

@@ -16,6 +16,7 @@ from journals import (
     entry_record,
     flip,
     scan_all,
+    scan_bytes,
     zero,
 )
 
@@ -23,6 +24,7 @@ from recovery.chain import Required, Verdict, judge
 from recovery.decision import Behind, Decision, Following, Place
 from storage.codec import journal as codec
 from storage.codec.seal import GroupFlag
+from storage.codec.survey import EntryVerifier
 from storage.entry import DigestType
 from storage.position import JournalPosition
 
@@ -71,13 +73,26 @@ def test_records_of_a_torn_group_that_verify_are_kept() -> None:
     assert (kept.start, kept.end, kept.count) == (start, start + len(records[0]) + len(records[1]), 2)
 
 
+KEY = b"k" * 20
+
+
+@pytest.mark.parametrize("known", [{}, {1: b"another"}], ids=["no key", "another key"])
+def test_a_key_that_is_not_known_ends_what_is_kept(known: dict[int, bytes]) -> None:
+    journal = OurJournal(1).group(entry_record(1, 0))
+    start, first = journal.end, entry_record(1, 1)
+    journal.group(first, codec.encode_ledger_key(1, KEY), entry_record(1, 2))
+    torn = zero(journal.file(), journal.end - 64, journal.end)
+    kept = scan_bytes(torn, 1, verifier=EntryVerifier(key_of=known.get)).kept
+    assert (kept.end, kept.count) == (start + len(first), 1)
+
+
 def test_a_fence_without_an_entry_behind_it_is_not_kept() -> None:
     journal = OurJournal(1).group(entry_record(1, 0))
     start = journal.end
-    records = [codec.encode_ledger_key(1, b"k" * 20), entry_record(1, 1), codec.encode_fence(1)]
+    records = [codec.encode_ledger_key(1, KEY), entry_record(1, 1), codec.encode_fence(1)]
     journal.group(*records)
     torn = zero(journal.file(), journal.end - 64, journal.end)
-    kept = verdict({1: torn}).standings[0].scan.kept
+    kept = scan_bytes(torn, 1, verifier=EntryVerifier(key_of={1: KEY}.get)).kept
     assert (kept.end, kept.count) == (start + len(records[0]) + len(records[1]), 2)
 
 

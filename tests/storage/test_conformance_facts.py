@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from clients import Client
-from stepped import JOURNAL, LEDGERS, SMALL, Site, payloads
+from file_index import FileIndexPlace
+from stepped import JOURNAL, LEDGERS, SMALL, Site
 
 from recovery.crashlab import FailedSync, Lasting, Refused, Verb, When
+from recovery.founding import Layout
+from recovery.remaking import remake
 from storage.codec import entry as entry_codec
+from storage.codec import entrylog as log_codec
 from storage.codec.digest import master_key
 from storage.entry import DigestType
 from storage.errors import (
@@ -25,7 +29,6 @@ from storage.errors import (
     StoreFailed,
     Unauthorized,
 )
-from storage.position import START
 from storage.report import IndexFound
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 WRITER = Client()
 WRONG = master_key(b"wrong")
+ORIGIN_START = 20
+"""Where in an entry log's header a bookie has only zeros."""
 
 
 def opened() -> tuple[Site, Store, Bookie]:
@@ -150,8 +155,7 @@ def test_j29_an_explicit_confirmation_is_replayed_and_its_packet_verifies(digest
         packet = bookie.explicit_lac(7)
         assert packet is not None
         assert entry_codec.decode_lac(packet, writer.digester) == 8
-    store = site.open() if site.disk.kill() else site.after_kill()
-    site.checkpoint(store)
+    site.checkpoint(site.after_kill())
     bookie = site.after_power_cut().bookie
     assert bookie.explicit_lac(7) == writer.packet(8)
 
@@ -245,8 +249,9 @@ def test_d49_entries_of_a_ledger_made_again_are_there_and_none_of_the_deleted_on
     bookie.add(another.entry(1, b"of another life"), another.key)
     if checkpoints in ("behind", "both"):
         site.checkpoint(store)
-    for store in (store, site.after_power_cut(), remade(site) if checkpoints != "neither" else store):
-        bookie = site.after_kill().bookie
+    reopenings: list[Callable[[], Store]] = [lambda: store, site.after_power_cut, lambda: remade(site)]
+    for reopen in reopenings:
+        bookie = reopen().bookie
         assert bookie.entry_ids(7) == [range(1, 2)]
         assert bookie.read(7, 1) == another.entry(1, b"of another life")
         for entry_id in (0, 2):
@@ -341,31 +346,45 @@ def test_r75_behind_an_index_made_again_all_is_as_it_was() -> None:
 
 
 def as_a_bookie_leaves_it(site: Site) -> None:
-    """Its mark, which has no trailer, and no index of ours."""
+    """Logs and mark without what is ours in them, and neither index nor rows."""
     site.disk.kill()
+    for log in (f"{LEDGERS}/{name}" for name in site.names(LEDGERS, ".log")):
+        data = site.bytes_of(log)
+        plain = data[:ORIGIN_START].ljust(log_codec.HEADER_SIZE, b"\0")
+        site.put(log, plain + data[log_codec.HEADER_SIZE :])
     site.put(f"{LEDGERS}/lastMark", site.bytes_of(f"{LEDGERS}/lastMark")[:16])
-    site.remove(f"{LEDGERS}/index")
+    for name in ("index", "ledgers.rows"):
+        site.remove(f"{LEDGERS}/{name}")
+    layout = Layout(site.disk.root())
+    assert remake(layout, FileIndexPlace(layout.ledgers)).was_a_bookie_s
 
 
-def test_r76_who_is_found_again_in_logs_and_journals_is_fenced_if_anything_says_so() -> None:
+def test_r76_who_is_found_in_logs_and_journals_is_fenced_if_they_say_so_and_unproven_without_a_key() -> None:
     site, store, bookie = opened()
-    fenced, free, lost = Client(1), Client(2), Client(3)
-    add(bookie, lost, 0)
+    fenced, free, unproven = Client(1), Client(2), Client(3)
+    add(bookie, unproven, 0)
     site.checkpoint(store)
-    for name in site.names(LEDGERS):
-        if name.startswith("ledgers.rows"):
-            site.disk.kill()
-    add(store.bookie, fenced, 0)
-    add(store.bookie, free, 0)
-    store.bookie.fence(1, fenced.key)
+    store = site.after_kill()
+    for writer in (fenced, free):
+        add(store.bookie, writer, 0)
+    store.bookie.fence(fenced.ledger_id, fenced.key)
+    site.checkpoint(store)
+    assert site.names(JOURNAL, ".txn") == ["2.txn"]  # the third one's key has gone with its journal
     as_a_bookie_leaves_it(site)
     store = site.open()
-    assert store.opened.index is IndexFound.ADOPTED
+    bookie = store.bookie
     assert store.ledgers() == [1, 2, 3]
-    assert [store.bookie.is_fenced(number) for number in (1, 2, 3)] == [True, False, False]
+    for writer in (fenced, free, unproven):
+        assert bookie.read(writer.ledger_id, 0) == writer.entry(0)
+    assert [bookie.is_fenced(number) for number in (1, 2, 3)] == [True, False, False]
     with pytest.raises(LedgerFenced):
-        add(store.bookie, fenced, 1)
-    add(store.bookie, free, 1)
+        add(bookie, fenced, 1)
+    with pytest.raises(Unauthorized):
+        bookie.add(free.entry(1), WRONG)
+    add(bookie, free, 1)
+    with pytest.raises(LedgerUnproven):
+        add(bookie, unproven, 1)
+    bookie.recover(unproven.entry(1), unproven.key)
 
 
 # ── K: cookies and full disks ────────────────────────────────────────────────────────────────────────────

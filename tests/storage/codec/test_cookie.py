@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,14 @@ instanceId: "inst-1"
 """
 
 
-@given(st.builds(Cookie, NAMES, PATHS, PATHS, st.none() | NAMES, st.none() | PATHS, st.sampled_from([4, 5])))
+STORE_IDS = st.none() | st.binary(min_size=16, max_size=16).map(bytes.hex)
+
+
+@given(
+    st.builds(
+        Cookie, NAMES, PATHS, PATHS, st.none() | NAMES, st.none() | PATHS, st.sampled_from([4, 5]), STORE_IDS
+    )
+)
 def test_a_cookie_reads_back(cookie: Cookie) -> None:
     assert codec.decode(codec.encode(cookie)) == cookie
 
@@ -30,6 +39,18 @@ def test_a_cookie_reads_back(cookie: Cookie) -> None:
 def test_a_cookie_is_written_as_a_bookie_writes_it() -> None:
     assert codec.encode(COOKIE) == TEXT
     assert codec.decode(TEXT) == COOKIE
+
+
+def test_a_store_id_stands_in_a_comment_behind_what_a_bookie_reads() -> None:
+    stamped = replace(COOKIE, store_id="00112233445566778899aabbccddeeff")
+    assert codec.encode(stamped) == TEXT + b"# ledgerstore 00112233445566778899aabbccddeeff\n"
+
+
+@pytest.mark.parametrize(
+    "line", [b"# ledgerstore 0011\n", b"# ledgerstorf " + b"0" * 32 + b"\n", b"# other\n"]
+)
+def test_a_damaged_store_id_is_damage_and_not_another_store(line: bytes) -> None:
+    assert codec.decode(TEXT + line) == Damaged(len(TEXT), Flaw.BAD_TEXT, "a line that is no field")
 
 
 def test_version_3_has_plain_lines() -> None:

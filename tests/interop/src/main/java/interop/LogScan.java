@@ -4,8 +4,6 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.netty.buffer.ByteBuf;
 import java.io.IOException;
-import java.util.Map;
-import java.util.TreeMap;
 import org.apache.bookkeeper.bookie.DefaultEntryLogger;
 import org.apache.bookkeeper.bookie.LedgersMaps;
 import org.apache.bookkeeper.bookie.storage.EntryLogScanner;
@@ -36,7 +34,6 @@ final class LogScan {
     /** `entries`: offset of the length word, ledger, entry id, size, SHA-256 of the entry's bytes. */
     private static void scan(DefaultEntryLogger logs, long id, ObjectNode found) {
         ArrayNode entries = found.putArray("entries");
-        Map<Long, Long> counted = new TreeMap<>();
         try {
             logs.scanEntryLog(id, new EntryLogScanner() {
                 @Override
@@ -48,7 +45,6 @@ final class LogScan {
                 public void process(long ledgerId, long offset, ByteBuf entry) {
                     byte[] bytes = Bytes.of(entry);
                     long entryId = entry.getLong(ENTRY_ID_OFFSET);
-                    counted.merge(ledgerId, 4L + bytes.length, Long::sum);
                     entries.addArray().add(offset).add(ledgerId).add(entryId).add(bytes.length)
                             .add(Bytes.sha256(bytes));
                 }
@@ -56,11 +52,10 @@ final class LogScan {
         } catch (IOException | RuntimeException problem) {
             found.put("problem", problem.toString());
         }
-        found.set("counted", Main.JSON.valueToTree(counted));
         try {
             found.set("map", Main.JSON.valueToTree(LedgersMaps.read(logs, id)));
-        } catch (IOException | RuntimeException problem) {
-            found.put("no_map", problem.toString());
+        } catch (IOException | RuntimeException none) {
+            found.put("no_map", none.toString());
         }
     }
 }
