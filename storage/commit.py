@@ -27,7 +27,7 @@ from storage.tail import EMPTY
 from storage.turnstile import Signal, Turnstile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from storage.access import Access
     from storage.codec.entry import Head
@@ -287,7 +287,7 @@ class Committer:
         known = {ledger_id: self._registry.of(ledger_id).master_key for ledger_id in ledger_ids}
         keys = {ledger_id: key for ledger_id, key in known.items() if key is not None}
         group = Group(records, len(records), grouping.size_of(records))
-        group = grouping.with_keys(group, grouping.key_records(keys))
+        group = grouping.with_keys(group, keys)
         self._durable_up_to = self._journals.carry_over(group, self._durable_up_to)
         assert self._journals.active is not None
         self._journals.active.keyed.update(keys)
@@ -337,29 +337,26 @@ class Committer:
 
     def _declare(self, load: Load) -> None:
         """Whoever reads an entry behind a crash must know its digest type: rows before the first entry."""
-        revisions = {
-            ledger_id: partial(as_claimed, claim=tail.facts)
-            for ledger_id, tail in load.tails.items()
-            if self._registry.contradicts(tail.facts)
-        }
+        revisions = {}
+        for tail in load.news:
+            # Before it is compared: what another decides from here on the next turn compares.
+            tail.has_news = False
+            if self._registry.contradicts(tail.facts):
+                revisions[tail.ledger_id] = partial(as_claimed, claim=tail.facts)
         if revisions:
             self._registry.declare(revisions)
 
     def _write(self, step: Step) -> JournalWriter:
-        keys = self._keys(step.ledger_ids)
-        # Room for a key for each ledger, whether this journal needs it or a new one will.
-        journal = self._journals.with_room(step.group, grouping.key_records_size(keys.values()))
-        # By the key: a ledger that was deleted and made again may have another.
-        unkeyed = {ledger_id: key for ledger_id, key in keys.items() if journal.keyed.get(ledger_id) != key}
-        journal.write(grouping.with_keys(step.group, grouping.key_records(unkeyed)), self._durable_up_to)
+        keys, journal = step.keys, self._journals.active
+        missing = keys if journal is None else journal.lacks(keys)
+        if journal is None or not journal.has_room(step.group, grouping.key_records_size(missing)):
+            # A new one needs them all.
+            journal = self._journals.with_room(step.group, grouping.key_records_size(keys))
+            missing = journal.lacks(keys)
+        journal.write(grouping.with_keys(step.group, missing), self._durable_up_to)
         # Before the sync, and right all the same: after one that fails nothing more is written there.
-        journal.keyed.update(unkeyed)
+        journal.keyed.update(missing)
         return journal
-
-    def _keys(self, ledger_ids: Iterable[int]) -> dict[int, bytes]:
-        """The keys of those of the ledgers of which one is known."""
-        keys = {ledger_id: self._tails.of(ledger_id).facts.master_key for ledger_id in ledger_ids}
-        return {ledger_id: key for ledger_id, key in keys.items() if key is not None}
 
     def _sync(self, journal: JournalWriter) -> None:
         self._durable_up_to = journal.sync()

@@ -59,11 +59,9 @@ class Load:
     """Why it will not be done: space for an earlier turn was missing, and ids were handed back."""
 
     @property
-    def tails(self) -> dict[int, Tail]:
-        """Of the ledgers that get a record."""
-        return {run.tail.ledger_id: run.tail for run in self.runs} | {
-            one.tail.ledger_id: one.tail for one in self.statements
-        }
+    def news(self) -> list[Tail]:
+        """The ledgers among its own of which something was decided."""
+        return [tail for tail in _tails(self.runs, self.statements) if tail.has_news]
 
     @property
     def is_done(self) -> bool:
@@ -89,8 +87,17 @@ class Step(NamedTuple):
     statements: Sequence[Statement] = ()
 
     @property
-    def ledger_ids(self) -> set[int]:
-        return {run.tail.ledger_id for run in self.runs} | {one.tail.ledger_id for one in self.statements}
+    def keys(self) -> dict[int, bytes]:
+        """The keys of its ledgers, those that are known."""
+        keys = {}
+        for tail in _tails(self.runs, self.statements):
+            if (key := tail.facts.master_key) is not None:
+                keys[tail.ledger_id] = key
+        return keys
+
+
+def _tails(runs: Sequence[Run], statements: Sequence[Statement]) -> list[Tail]:
+    return [run.tail for run in runs] + [one.tail for one in statements]
 
 
 def steps(load: Load, size_max: int) -> Iterator[Step]:
@@ -162,20 +169,16 @@ def _with_statements(group: Group, statements: Sequence[Statement]) -> Group:
     return Group([*group.buffers, *records], count, size, group.flags)
 
 
-def key_records(keys: Mapping[int, bytes]) -> list[bytes]:
-    """The key records of these ledgers, by ascending id."""
-    return [journal_codec.encode_ledger_key(ledger_id, key) for ledger_id, key in sorted(keys.items())]
+def key_records_size(keys: Mapping[int, bytes]) -> int:
+    """What the key records of these ledgers take."""
+    return sum(_KEY_FRAME_SIZE + len(key) for key in keys.values()) if keys else 0
 
 
-def key_records_size(keys: Iterable[bytes]) -> int:
-    """What the key records of ledgers with these keys take."""
-    return sum(_KEY_FRAME_SIZE + len(key) for key in keys)
-
-
-def with_keys(group: Group, records: Sequence[bytes]) -> Group:
+def with_keys(group: Group, keys: Mapping[int, bytes]) -> Group:
     """A bookie skips the records of a ledger whose key its journal does not hold: keys go in front."""
-    if not records:
+    if not keys:
         return group
+    records = [journal_codec.encode_ledger_key(ledger_id, key) for ledger_id, key in sorted(keys.items())]
     size = group.size + size_of(records)
     return Group([*records, *group.buffers], len(records) + group.record_count, size, group.flags)
 

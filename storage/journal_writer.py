@@ -19,7 +19,7 @@ from storage.codec.seal import GroupFlag, Seal
 from storage.position import JournalPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from storage.files import Directory, WriteFile
 
@@ -118,6 +118,11 @@ class JournalWriter:
     @property
     def is_half_full(self) -> bool:
         return self.end > self.room
+
+    def lacks(self, keys: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Those of the keys that are not logged here: a ledger that was made again may have another."""
+        keyed = self.keyed
+        return {ledger_id: key for ledger_id, key in keys.items() if keyed.get(ledger_id) != key}
 
     def has_room(self, group: Group, more: int = 0) -> bool:
         return group.space(self._alignment, more) <= self.room

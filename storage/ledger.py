@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
 
 _CRC32C = Digester(DigestType.CRC32C)
+_OVERHEAD_MAX = entry_codec.HEAD.size + max(digest_type.width for digest_type in DigestType)
 
 
 class Ledger:
     """One ledger of a store: append to it, read it, follow it. Cheap to make, and shared like its store."""
 
-    __slots__ = ("_access", "_committer", "_latch", "_notice_submit", "_parts", "id")
+    __slots__ = ("_access", "_committer", "_latch", "_notice_submit", "_parts", "_small", "id")
 
     def __init__(
         self, ledger_id: int, access: Access, parts: Parts, notice_submit: Callable[[], None]
@@ -55,6 +56,8 @@ class Ledger:
         self._parts = parts
         self._committer = parts.committer
         self._latch = parts.latch
+        self._small = parts.config.entry_size_max - _OVERHEAD_MAX
+        """A payload up to here is never too large, however its entry is protected."""
 
     def __repr__(self) -> str:
         return f"<Ledger {self.id} of {self._parts.path}>"
@@ -73,7 +76,7 @@ class Ledger:
         leaves all of them or none; of more than that it, or a full disk, may leave the first ones.
         """
         self._latch.check_reads()
-        checked = checked_payloads(list(payloads), self._parts.config, self._overhead())
+        checked = self._checked_all(list(payloads))
         return self._committer.append(self.id, self._access, checked) if checked else range(0)
 
     def submit(self, payload: Payload) -> Future[int]:
@@ -88,7 +91,15 @@ class Ledger:
         return future
 
     def _checked(self, payload: Payload) -> bytes:
+        if type(payload) is bytes and len(payload) <= self._small:
+            return payload
         return checked_payload(payload, self._parts.config, self._overhead())
+
+    def _checked_all(self, payloads: list[Payload]) -> Sequence[bytes]:
+        # The usual case first, a third of the time: each is bytes, and the largest is not too large.
+        if set(map(type, payloads)) == {bytes} and max(map(len, payloads)) <= self._small:
+            return cast("list[bytes]", payloads)
+        return [self._checked(payload) for payload in payloads]
 
     def _overhead(self) -> int:
         digest_type = self._access.digest_type or self._parts.registry.digest_type(self.id)
@@ -351,15 +362,6 @@ def checked_payload(payload: Payload, config: StoreConfig, overhead_size: int) -
     if size > config.entry_size_max:
         raise EntryTooLarge(size, config.entry_size_max)
     return data
-
-
-def checked_payloads(payloads: list[Payload], config: StoreConfig, overhead_size: int) -> Sequence[bytes]:
-    """The same for many."""
-    # The usual case first, a third of the time: each is bytes, and the largest is not too large.
-    limit = config.entry_size_max - overhead_size
-    if set(map(type, payloads)) == {bytes} and max(map(len, payloads)) <= limit:
-        return cast("list[bytes]", payloads)
-    return [checked_payload(payload, config, overhead_size) for payload in payloads]
 
 
 def check_id(what: str, number: int) -> None:

@@ -143,7 +143,7 @@ class Reading:
         return entry
 
     def _check_ids(self, found: Entry | Head, ledger_id: int, entry_id: int) -> None:
-        if (found.ledger_id, found.entry_id) != (ledger_id, entry_id):
+        if found.entry_id != entry_id or found.ledger_id != ledger_id:
             raise self._unreadable_now(ledger_id, entry_id, "another entry stands there")
 
     def _unreadable_now(self, ledger_id: int, entry_id: int, reason: str) -> EntryUnreadable:

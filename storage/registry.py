@@ -103,7 +103,9 @@ class Registry:
         A key that no row names is told by the journals; one that a row names they do not change. Such a row
         may be that of an add that was refused: nobody has the ledger yet.
         """
-        row = self.of(claim.ledger_id)
+        row = self._known.get(claim.ledger_id)
+        if row is None:
+            return claim.digest_type is not DigestType.CRC32C
         is_other_key = row.master_key not in (None, PLAIN_KEY, claim.master_key)
         return row.digest_type is not claim.digest_type or is_other_key
 

@@ -81,6 +81,7 @@ class Tail:
         "end",
         "facts",
         "first_missing",
+        "has_news",
         "is_claimed",
         "is_held",
         "lac_seen",
@@ -95,6 +96,8 @@ class Tail:
         """What is known of the ledger, and what is on its way to be."""
         self.is_claimed = False
         """Whether key and digest type are decided."""
+        self.has_news = False
+        """Whether they were decided since a turn has last compared them with what is written down."""
         self._admitted: Access | None = None
         self._next_id, self._next_length = NO_ENTRY, 0
         self.is_held = False
@@ -168,7 +171,7 @@ class Tail:
             known_by=KnownBy.INFERRED if access.is_told else KnownBy.DECLARED,
             master_key=access.master_key,
         )
-        self.is_claimed = True
+        self.is_claimed = self.has_news = True
 
     @property
     def tells_digest(self) -> bool:
@@ -180,6 +183,7 @@ class Tail:
         # Who fences a ledger that has no entry here says nothing of its digest: the first entry does.
         if not self.tells_digest:
             self.facts = replace(self.facts, digest_type=access.digest_type, known_by=KnownBy.INFERRED)
+            self.has_news = True
 
     def _other_digest(self) -> DigestDiffers | DigestUnknown:
         recorded = self.facts.digest_type

@@ -30,7 +30,7 @@ import made
 import ours
 import workloads
 from compare import Allowance
-from jvm import MADE, BuildFailed, CommandFailed, Driver, NotReached, build
+from jvm import MADE, BuildFailed, Driver, NotReached, build
 from promises import PASSWORDS
 from shown import BookieRefused, their_bookie, their_scans
 from tears import Torn, tear
@@ -187,8 +187,8 @@ def _handed_over(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]
     """A directory of ours, as it lies; if the bookie refuses to start, when it was prepared for it."""
     try:
         yield from list(_looked_at(bench, bench.copy(directory), handed))
-    except (BookieRefused, CommandFailed) as problem:
-        bench.figures.prepared.append(f"{bench.directory.name} {handed.proof.name}: {str(problem)[:150]}")
+    except BookieRefused as problem:
+        bench.figures.prepared.append(f"{bench.directory.name}: {problem}")
         prepared = bench.copy(directory)
         ours.hand_over(prepared, handed.view)
         yield from _looked_at(bench, prepared, handed)
@@ -338,7 +338,7 @@ def main(arguments: list[str]) -> int:
     for difference in figures.differences:
         print(f"DIFFERENCE {difference}")
     for prepared in figures.prepared if len(wanted) == 1 else ():
-        print(f"prepared, since the bookie did not start on it: {prepared}")
+        print(f"prepared: {prepared}")
     print(f"interop: {figures} · {time.monotonic() - started:.0f} s")
     return 1 if figures.differences else 0
 

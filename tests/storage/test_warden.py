@@ -30,6 +30,7 @@ from storage.codec import journal as journal_codec
 from storage.codec.digest import master_key
 from storage.entry import DigestType, Entry
 from storage.errors import (
+    CorruptionError,
     DiskFull,
     EntryUnreadable,
     LedgerFenced,
@@ -412,9 +413,11 @@ def test_what_is_written_again_by_an_opening_has_its_keys_in_front_too() -> None
     store.ledger(9, password=OLD).fence()
     store = site.after_kill()
     assert store.opened.records_carried == 1
+    store.ledger(9, password=OLD).set_explicit_lac(5)
     data = site.bytes_of(f"{JOURNAL}/2.txn")
     key = journal_codec.encode_ledger_key(9, master_key(OLD))
     assert 0 < data.index(key) < data.index(journal_codec.encode_fence(9))
+    assert data.count(key) == 1
 
 
 def test_what_is_written_again_needs_no_entry_that_cannot_be_read() -> None:
@@ -442,6 +445,22 @@ def test_where_no_key_is_known_a_fence_is_written_without() -> None:
     assert journal_codec.encode_fence(9) in data
     assert journal_codec.encode_ledger_key(9, b"")[4:20] not in data
     assert site.after_power_cut().ledger(9).is_fenced
+
+
+def test_a_ledger_that_is_made_again_has_its_own_key_in_a_journal_that_has_the_old_one() -> None:
+    site, store = opened()
+    for password in (OLD, NEW):
+        store.ledger(7, password=password).append(b"one")
+        if password == OLD:
+            store.ledger(7, password=OLD).delete()
+    data = site.bytes_of(f"{JOURNAL}/1.txn")
+    keys = [data.index(journal_codec.encode_ledger_key(7, master_key(one))) for one in (OLD, NEW)]
+    assert 0 < keys[0] < keys[1]
+    store = site.after_power_cut()
+    for wrong in (OLD, b""):
+        with pytest.raises(Unauthorized):
+            store.ledger(7, password=wrong).append(b"refused")
+    assert store.ledger(7, password=NEW).append(b"two") == 1
 
 
 @pytest.mark.parametrize("later_key", [NEW, b""], ids=["another key", "the usual key"])
@@ -662,6 +681,37 @@ def test_a_ledger_is_deleted_and_made_again_and_again(times: int) -> None:
     assert_gone(site.after_power_cut())
 
 
+def test_a_delete_behind_adds_that_found_no_space_is_refused_with_them(full: tuple[Site, Store]) -> None:
+    site, store = full
+    refused: list[DiskFull] = []
+
+    def delete() -> None:
+        try:
+            store.ledger(7).delete()
+        except DiskFull as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=delete)
+
+    def begin(operation: Operation) -> None:
+        if operation.verb is Verb.ZERO_FILL and thread.ident is None:
+            thread.start()
+            while not store._committer.turnstile.open.waiting:
+                thread.join(0.001)
+
+    site.disk.watch(begin)
+    with pytest.raises(DiskFull):
+        store.ledger(7).append(b"refused")
+    thread.join(60)
+    assert len(refused) == 1
+    for recovered in (store, twin_of(site).after_power_cut()):
+        assert payloads(recovered, 7) == [b"one"]
+    site.disk.mend()
+    assert store.ledger(7).append(b"two") == 1
+    store.ledger(7).delete()
+    assert not store.ledger(7).exists
+
+
 def test_an_empty_ledger_is_deleted_too() -> None:
     site, store = opened()
     store.ledger(8).append(b"other 0")
@@ -721,6 +771,17 @@ def without_index(site: Site) -> Store:
     return twin.open()
 
 
+def with_rotten_rows(site: Site) -> Store | None:
+    """Where the last group of the rows has rotted, and nothing tells that from a write cut short."""
+    twin = twin_of(site)
+    twin.disk.kill()
+    twin.flip(f"{LEDGERS}/ledgers.rows", len(twin.bytes_of(f"{LEDGERS}/ledgers.rows")) - 4096 + 20)
+    try:
+        return twin.open()
+    except CorruptionError:
+        return None
+
+
 @pytest.mark.parametrize("again", ["gone for good", "made again"])
 @pytest.mark.parametrize("before", PLACES)
 @pytest.mark.parametrize("step", STEPS)
@@ -742,9 +803,19 @@ def test_a_checkpoint_never_brings_a_ledger_back(step: int, before: str, again: 
         check(twin_of(site).after_kill())
         check(without_index(site))
 
+    def check_without_rows() -> None:
+        # The index has the tombstone too. What a ledger was made with anew was durable nowhere else.
+        if again != "made again" and (store := with_rotten_rows(site)) is not None:
+            check(store)
+            checked.append(store)
+
+    checked: list[Store] = []
     check_all()
+    check_without_rows()
     site.crew.run()
     check_all()
+    check_without_rows()
+    assert checked or again == "made again"
     for _ in range(2):
         store.ledger(8).append(b"later")
         site.checkpoint(store)
@@ -987,17 +1058,19 @@ def test_errors_of_the_rows_in_a_checkpoint_are_tried_again_and_then_stop_the_st
     assert site.after_power_cut().ledger(30).is_fenced
 
 
-def test_a_name_of_the_rows_that_is_not_durable_stops_a_checkpoint_at_once() -> None:
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_name_of_the_rows_that_is_not_durable_stops_a_checkpoint_at_once(error: int) -> None:
     site, store = with_rows_closed()
     mark = site.mark()
     store.ledger(30).fence()
     # The first sync of the directory is that of a new log's name.
     where = When(verb=Verb.SYNC_DIRECTORY, name="*/ledgers/current", nth=2)
-    site.disk.plant(FailedSync(where))
+    site.disk.plant(FailedSync(where, error))
     site.checkpoint(store)
     assert site.mark() == mark
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StoreFailed) as caught:
         store.ledger(8).append(b"refused")
+    assert isinstance(caught.value.__cause__, OSError)
     assert site.after_power_cut().ledger(30).is_fenced
 
 

@@ -410,9 +410,8 @@ PLANTED = (
         "statement-without-a-key",
         "the key is logged in front of a fence too, or a bookie skips it",
         "storage/grouping.py",
-        "        return {run.tail.ledger_id for run in self.runs}"
-        " | {one.tail.ledger_id for one in self.statements}\n",
-        "        return {run.tail.ledger_id for run in self.runs}\n",
+        "        for tail in _tails(self.runs, self.statements):\n            if (key",
+        "        for tail in _tails(self.runs, ()):\n            if (key",
         "tests/storage/test_warden.py",
     ),
     _one(

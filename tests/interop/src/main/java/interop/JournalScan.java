@@ -37,7 +37,8 @@ final class JournalScan {
                 add(records.addArray().add(offset), record);
             }, false);
             found.put("end", end);
-        } catch (IOException | RuntimeException problem) {
+        } catch (IOException | RuntimeException | OutOfMemoryError problem) {
+            // A length that is damaged may be any size.
             found.put("problem", problem.toString());
         }
     }

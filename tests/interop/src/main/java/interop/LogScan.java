@@ -49,7 +49,8 @@ final class LogScan {
                             .add(Bytes.sha256(bytes));
                 }
             });
-        } catch (IOException | RuntimeException problem) {
+        } catch (IOException | RuntimeException | OutOfMemoryError problem) {
+            // A length that is damaged may be any size.
             found.put("problem", problem.toString());
         }
         try {

@@ -46,12 +46,16 @@ final class Serve {
      */
     static ObjectNode run(JsonNode request) throws Exception {
         ServerConfiguration conf = Bookies.configure(request.get("dir").asText());
-        if (request.path("rebuild").asBoolean()) {
-            rebuild(conf);
-        }
         Map<Long, Digests> digests = digests(request.path("ledgers"));
         ObjectNode answer = Main.JSON.createObjectNode();
         ArrayNode ledgers = answer.putArray("ledgers");
+        if (request.path("rebuild").asBoolean()) {
+            try {
+                rebuild(conf);
+            } catch (IOException | RuntimeException | OutOfMemoryError problem) {
+                return answer.put("refused", "the index cannot be rebuilt: " + problem);
+            }
+        }
         try (RunningBookie bookie = new RunningBookie(conf)) {
             Serve serve = new Serve(bookie, digests);
             Map<Long, SortedSet<Long>> indexed = indexed(conf);
@@ -78,7 +82,7 @@ final class Serve {
             new File(Bookies.ledgers(conf), index).mkdir();
         }
         if (!new LedgersIndexRebuildOp(conf, false).initiate()) {
-            throw new IOException("the ledgers index could not be rebuilt");
+            throw new IOException("LedgersIndexRebuildOp has failed");
         }
         new LocationsIndexRebuildOp(conf).initiate();
     }
