@@ -14,7 +14,7 @@ from storage import filenames, journals
 from storage.codec import entry as entry_codec
 from storage.codec import journal as codec
 from storage.codec.digest import Digester
-from storage.entry import DigestType
+from storage.codec.survey import lac_digest_type
 from storage.errors import NewerFormat
 from storage.journal_reader import JournalReader, StoredRecord
 from storage.journal_scan import Owner, scan
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from storage.files import Directory
     from storage.journal_scan import JournalScan
     from storage.row import LedgerRow
-
-_TYPE_OF_WIDTH = {digest_type.width: digest_type for digest_type in DigestType}
 
 
 @dataclass(slots=True)
@@ -174,8 +172,3 @@ def _confirmed(packet: bytes, ledger_id: int) -> int | None:
         return None
     confirmed = entry_codec.decode_lac(packet, Digester(digest_type))
     return None if isinstance(confirmed, Damaged) else confirmed
-
-
-def lac_digest_type(packet: bytes) -> DigestType | None:
-    """How a ledger is protected, by the width of the digest of its explicit LAC."""
-    return _TYPE_OF_WIDTH.get(len(packet) - entry_codec.LAC_PACKET.size)

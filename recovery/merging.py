@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from recovery.journal_facts import Told, lac_digest_type, larger_lac
+from recovery.journal_facts import Told, larger_lac
 from recovery.placing import IN_A_BOOKIE_S, IN_OURS
+from storage.codec.survey import lac_digest_type
 from storage.registry import plain
 from storage.row import KnownBy, LedgerRow
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from recovery.journal_facts import larger_lac
 from storage.codec import journal as journal_codec
 from storage.errors import DiskFull
 from storage.memtable import Memtable, Tables
 from storage.registry import PLAIN_KEY
 from storage.report import ReplayProgress
-from storage.warden import confirmed_by, last_add_confirmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,5 +131,6 @@ def _keyed(row: LedgerRow, key: bytes) -> LedgerRow:
 
 
 def _confirmed(row: LedgerRow, packet: bytes) -> LedgerRow:
-    said = last_add_confirmed(packet)
-    return replace(row, explicit_lac=packet) if said > confirmed_by(row) else row
+    # In a bookie's journal nothing verifies it but its own digest, if the ledger's is known.
+    larger = larger_lac(row.explicit_lac, packet, row.ledger_id)
+    return row if larger == row.explicit_lac else replace(row, explicit_lac=larger)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from recovery import founding, indexing
 from recovery.adoption import adopt
 from recovery.founding import Layout
-from recovery.leftovers import check_logs, has_foreign_logs
+from recovery.leftovers import check_logs, has_foreign_logs, newest_foreign_journal
 from recovery.memory_index import MemoryPlace
 from recovery.overlay import Overlay
 from recovery.past import latest_rows
@@ -179,6 +179,9 @@ class Viewing:
         if mark is None or mark.trailer is None:
             why = "damaged, and the index cannot stand in for it"
             raise CorruptionError(filenames.LAST_MARK, 0, why, "MRK-001")
+        newest = mark.trailer.newest_journal
+        if newest_foreign_journal(self._layout.journal, newest) > newest:
+            return None
         loaded = ledger_rows.load(self._layout.ledgers, mark.trailer.rows_sequence)
         return _Ground(mark, latest_rows(loaded.rows, indexed))
 

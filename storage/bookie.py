@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from storage.access import Access, Purpose
 from storage.codec import entry as entry_codec
 from storage.codec.digest import DigestCheck, Digester
-from storage.codec.survey import told_digest_type
+from storage.codec.survey import lac_digest_type, told_digest_type
 from storage.entry import NO_ENTRY, DigestType
 from storage.errors import DigestMismatch, DiskFull, EntryTooLarge, InvalidEntry, NoSuchLedger
 from storage.ledger import check_id, exists, missing, waited_for
@@ -152,10 +152,13 @@ class Bookie:
         if named != ledger_id or confirmed < NO_ENTRY:
             raise InvalidEntry(f"a last add confirmed {confirmed} of ledger {named}, for ledger {ledger_id}")
         tail = self._parts.tails.of(ledger_id)
-        if tail.tells_digest and tail.facts.digest_type is not None:
-            decoded = entry_codec.decode_lac(packet, Digester(tail.facts.digest_type))
-            if isinstance(decoded, Damaged):
-                raise DigestMismatch(ledger_id, confirmed)
+        digest_type = tail.facts.digest_type if tail.tells_digest else None
+        # Where nothing tells, its own width does: a replay believes none that it cannot take apart.
+        digest_type = digest_type or lac_digest_type(packet)
+        if digest_type is None:
+            raise InvalidEntry(f"a last add confirmed of {len(packet)} bytes")
+        if isinstance(entry_codec.decode_lac(packet, Digester(digest_type)), Damaged):
+            raise DigestMismatch(ledger_id, confirmed)
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
         """The packet, as it was set; `None` if none was."""

@@ -390,6 +390,9 @@ class Committer:
         for one in deletions:
             # Everything written so far is synced: this is the end of the last group.
             self._registry.erase(one.tail.ledger_id, self._durable_up_to)
+            if self._journals.active is not None:
+                # The key that is logged here is the deleted ledger's: a replay passes over it.
+                self._journals.active.keyed.pop(one.tail.ledger_id, None)
             one.tail.restart(self._registry.of(one.tail.ledger_id))
             one.is_done = True
 

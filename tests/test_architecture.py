@@ -113,7 +113,7 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
     },
     "remaking": {"adoption", "founding", "meter", "past", "placing", "rebuild"},
     "indexing": {"adoption", "founding", "leftovers", "rebuild"},
-    "replaying": {"replay"},
+    "replaying": {"journal_facts", "replay"},
     "torn": {"chain", "decision", "replay"},
     "cleaning": {"declared", "torn"},
     "restating": set(),

@@ -131,6 +131,11 @@ def told_digest_type(data: Buffer) -> DigestType | None:
     return None if width is None else _TYPE_OF_WIDTH.get(width)
 
 
+def lac_digest_type(packet: Buffer) -> DigestType | None:
+    """How a ledger is protected, by the width of the digest of its explicit last add confirmed."""
+    return _TYPE_OF_WIDTH.get(len(packet) - entry_codec.LAC_PACKET.size)
+
+
 def _digest_width(size: int, head: Head, last: Head | None) -> int | None:
     """What is left of the entry without head and payload; `None` where neighbours' lengths cannot tell."""
     if head.entry_id == 0:

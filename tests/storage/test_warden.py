@@ -447,6 +447,19 @@ def test_where_no_key_is_known_a_fence_is_written_without() -> None:
     assert site.after_power_cut().ledger(9).is_fenced
 
 
+def test_a_ledger_that_is_made_again_with_the_same_password_has_its_key_once_more() -> None:
+    """The one that the journal has already is passed over with all that was deleted."""
+    site, store = opened()
+    store.ledger(1, password=OLD).append(b"deleted")
+    store.ledger(1, password=OLD).delete()
+    store.ledger(1, password=OLD).append(b"made again")
+    site.disk.power_cut(LoseAll())
+    again = site.open()
+    assert again.ledger(1, password=OLD).append(b"and added to") == 1
+    with pytest.raises(Unauthorized):
+        again.ledger(1).append(b"by somebody else")
+
+
 def test_a_ledger_that_is_made_again_has_its_own_key_in_a_journal_that_has_the_old_one() -> None:
     site, store = opened()
     for password in (OLD, NEW):
@@ -489,6 +502,7 @@ def with_old_ledger(where: str, config: StoreConfig = SMALL) -> tuple[Site, Stor
     site, store = opened(config)
     old, other = store.ledger(7, DigestType.CRC32, OLD), store.ledger(8)
     old.append_many([b"old 0", b"old 1"])
+    old.set_explicit_lac(0)
     other.append(b"other 0")
     if where in ("in the log", "in both"):
         site.checkpoint(store)
@@ -745,6 +759,7 @@ def in_a_checkpoint(before: str, step: int) -> tuple[Site, Store]:
     """A store with a checkpoint that has done so many of its steps."""
     site, store = with_old_ledger(before)
     store.ledger(7, password=OLD).append(b"in the table")
+    store.ledger(7, password=OLD).set_explicit_lac(2)
     store.ledger(8).append(b"in the table")
     for number, _ in enumerate(steps_of(site, store), 1):
         if number >= step:
