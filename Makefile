@@ -23,10 +23,10 @@ demo: setup ## write, kill the writer, recover, and count what was lost (ten sec
 	@$(BIN)/ledgerstore demo
 
 test: setup ## run the tests (a minute)
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 test-slow: setup ## run the tests that take minutes: a hundred thousand mutated files
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n auto -m slow
 
 crash-sim: setup ## crash the store in more than twenty thousand ways on a simulated disk (four minutes)
 	$(BIN)/python tests/support/crash_sim.py
@@ -63,9 +63,9 @@ wheel-test: setup ## build the wheel, install it alone, and run the tests agains
 	$(BIN)/python -m build --quiet --wheel
 	$(PYTHON) -m venv .wheel-test
 	.wheel-test/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		"$$(echo dist/*.whl)[fast]" pytest pytest-benchmark hypothesis
+		"$$(echo dist/*.whl)[fast]" pytest pytest-benchmark pytest-xdist hypothesis
 	.wheel-test/bin/python -P -c 'import storage, sys; sys.exit(".wheel-test" not in storage.__file__)'
-	.wheel-test/bin/python -P -m pytest -q -p no:cacheprovider
+	.wheel-test/bin/python -P -m pytest -q -n auto -p no:cacheprovider
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench-* .interop

@@ -19,7 +19,7 @@ from recovery.declared import Declared
 from recovery.journal_facts import gather
 from recovery.leftovers import newest_foreign_journal
 from recovery.lineage import header_finding, in_order, noted_ends, origin_of, read_header
-from recovery.merging import Merging
+from recovery.merging import Merging, is_only_deleted
 from recovery.meter import Meter, nowhere
 from recovery.past import load_past
 from recovery.placing import Extent, Figures, Placing
@@ -87,7 +87,7 @@ class _Adoption:
         self._headers = {one: read_header(self._directory, one) for one in log_ids(self._directory)}
         self._order = in_order(self._headers)
         self._past = load_past(self._directory, place, self._headers, self._order)
-        self._verifier = EntryVerifier(Declared(self._past.rows), key_of=self._key_of)
+        self._verifier = EntryVerifier(self._declared(), key_of=self._key_of)
         self._verifier.survey = DigestSurvey(sys.maxsize)
         self._meter = Meter(self._bytes_to_read(), progress)
 
@@ -121,6 +121,13 @@ class _Adoption:
         findings = (*self._past.findings, *facts.findings, *self._damaged_headers(), *self._lost_logs())
         return Adopted(
             index, mark, rows, (*findings, *placing.findings, *merging.findings()), placing.figures
+        )
+
+    def _declared(self) -> Declared:
+        past = self._past
+        # What a bookie has written under the id of a deleted ledger need not be protected as ours would be.
+        return Declared(
+            {one: row for one, row in past.rows.items() if one in past.indexed or not is_only_deleted(row)}
         )
 
     def _key_of(self, ledger_id: int) -> bytes | None:

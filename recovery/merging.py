@@ -103,7 +103,7 @@ class Merging:
         known = self.known.get(ledger_id)
         if known is None:
             return plain(ledger_id) if self._is_ours(ledger_id) else _unproven(ledger_id)
-        if self._is_a_bookie_s(ledger_id) and not self._is_ours(ledger_id) and _is_only_deleted(known):
+        if self._is_a_bookie_s(ledger_id) and not self._is_ours(ledger_id) and is_only_deleted(known):
             # Whoever wrote to it again need not have been its old writer.
             return replace(_unproven(ledger_id), change=known.change, tombstone=known.tombstone)
         return known
@@ -125,5 +125,6 @@ def _is_plain(row: LedgerRow) -> bool:
     return row == replace(like, change=row.change, known_by=row.known_by)
 
 
-def _is_only_deleted(row: LedgerRow) -> bool:
+def is_only_deleted(row: LedgerRow) -> bool:
+    """Whether it says of an earlier ledger that it is gone, and nothing of the one that has its id now."""
     return row.tombstone is not None and _is_plain(replace(row, tombstone=None))

@@ -44,7 +44,7 @@ def _without_numbers(line: str) -> list[str]:
 def test_the_store_snippet_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [snippet, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [snippet, _, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "README.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
@@ -52,11 +52,21 @@ def test_the_store_snippet_does_what_it_says(
     assert (tmp_path / "data" / "ledgers" / "current" / "0.log").stat().st_size > 0
 
 
+def test_the_snippet_about_ledgers_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [_, snippet, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "README.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["0 ledger 7 is fenced: it takes no more entries", "[]"]
+
+
 @pytest.mark.parametrize(("cut", "words"), [(0, "ok"), (10, "from 48"), (47_000, "from 1024")])
 def test_the_snippet_tells_entries_and_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cut: int, words: str
 ) -> None:
-    [_, snippet] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [_, _, snippet] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     [path] = [path for path in fixtures.entry_logs("01_clean") if path.name == "7.log"]
     log = tmp_path / "ledgers" / "current" / "0.log"
     log.parent.mkdir(parents=True)

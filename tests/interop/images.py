@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from promises import Promises
 
     from recovery.crashlab import Fate, SimulatedDisk
+    from storage import StoreConfig
     from storage.files import Directory
     from storage.store import Store
 
@@ -40,6 +41,7 @@ class Image:
 
     disk: SimulatedDisk
     view: View
+    config: StoreConfig
     violations: tuple[str, ...]
     """What of our own promises does not hold: a matter of the crash simulation, and told all the same."""
 
@@ -73,7 +75,7 @@ def killed(seed: int) -> Image:
     world.disk.kill()
     twin = world.disk.copy()
     store = sit_down(twin, world.shape.config, dice).store
-    return _image(world.disk, store, world.promises)
+    return _image(world.disk, store, world.promises, world.shape.config)
 
 
 def cut(seed: int) -> Image:
@@ -85,7 +87,7 @@ def cut(seed: int) -> Image:
     (fate,) = dice.choices(fates, (6, 1, 1))
     moment.disk.power_cut(fate)
     store = sit_down(moment.disk, world.shape.config, dice).store
-    return _closed(_image(moment.disk, store, moment.promises), store)
+    return _closed(_image(moment.disk, store, moment.promises, world.shape.config), store)
 
 
 def history(seed: int) -> Image:
@@ -93,12 +95,12 @@ def history(seed: int) -> Image:
     world = World(seed, Trouble.CRASHES)
     world.run(HISTORY_STEPS)
     world.disk.stop_before(_NEVER)
-    return _closed(_image(world.disk, world._store, world.promises), world._store)
+    return _closed(_image(world.disk, world._store, world.promises, world.shape.config), world._store)
 
 
-def _image(disk: SimulatedDisk, store: Store, promises: Promises) -> Image:
+def _image(disk: SimulatedDisk, store: Store, promises: Promises, config: StoreConfig) -> Image:
     violations = promises.violations(look(store))
-    return Image(disk, of_store(store), tuple(violations))
+    return Image(disk, of_store(store), config, tuple(violations))
 
 
 def _closed(image: Image, store: Store) -> Image:

@@ -5,8 +5,9 @@
                                                     `cut` and `history` (crash images), and `made`
 
 Ours to theirs: stores that were closed, killed and torn, and crash images of the simulated disk, are listed
-by BookKeeper's own scans and served by a real bookie, its index made again by its own tools; and are ours
-again behind that. Theirs to ours: seeded workloads on a real bookie leave directories, clean or halted, which
+by BookKeeper's own scans and served by a real bookie, its index made again by its own tools. Behind
+`ledgerstore handover` a bookie serves exactly what we show, from start to start; and it is ours again behind
+that. Theirs to ours: seeded workloads on a real bookie leave directories, clean or halted, which
 our readers list and `ledgerstore rebuild-index` takes over; and a bookie serves them again. See `compare.py`
 for what exactly is held against what.
 """
@@ -36,13 +37,16 @@ from shown import BookieRefused, their_bookie, their_scans
 from tears import Torn, tear
 
 from recovery import open_store
+from recovery.handover import hand_over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ours import View
-    from shown import Access
+    from shown import Access, Shown
+
+    from storage import StoreConfig
 
 WORKLOADS = range(60)
 IMAGES = range(50)
@@ -64,8 +68,10 @@ class Figures:
     images: int = 0
     directories: int = 0
     entries: int = 0
-    prepared: list[str] = field(default_factory=list)
-    """Directories of ours on which a bookie started only when nothing unsound was left in them."""
+    handed_over: int = 0
+    """Directories of ours of which a bookie has served exactly what we show, twice."""
+    refused: list[str] = field(default_factory=list)
+    """Those on which a bookie started only when they were handed over."""
     differences: list[str] = field(default_factory=list)
 
     def add(self, other: Figures) -> None:
@@ -74,14 +80,16 @@ class Figures:
         self.images += other.images
         self.directories += other.directories
         self.entries += other.entries
-        self.prepared += other.prepared
+        self.handed_over += other.handed_over
+        self.refused += other.refused
         self.differences += other.differences
 
     def __str__(self) -> str:
         return (
             f"BookKeeper {self.bookkeeper} · {self.workloads} workloads · {self.images} crash images · "
             f"{self.directories} real directories · {self.entries:,} entries · "
-            f"{len(self.prepared)} prepared · {len(self.differences)} differences"
+            f"{self.handed_over} handed over · {len(self.refused)} refused as they lay · "
+            f"{len(self.differences)} differences"
         )
 
 
@@ -153,16 +161,17 @@ def _torn(bench: Bench, seed: int) -> Iterator[str]:
 
 def _as_it_lies(bench: Bench, seed: int, known: workloads.Known, torn: Torn) -> Iterator[str]:
     """The directory as the workload has left it, and again when our recovery has been over it."""
-    recovered = bench.copy()
-    view, closed = ours.opened(recovered, workloads.config_of(seed))
+    recovered, config = bench.copy(), workloads.config_of(seed)
+    view, closed = ours.opened(recovered, config)
     yield from known.violations(view, torn)
     accesses = view.accesses({one: access.password for one, access in workloads.accesses_of(seed).items()})
     allowed = Allowance(known.rewritten, known.deleted)
-    yield from _handed_over(bench, bench.original, Handed(view, accesses, allowed))
-    yield from _handed_over(bench, recovered, Handed(closed, accesses, allowed))
-    yield from _back_again(bench, recovered, Handed(closed, accesses, allowed))
+    as_left, as_closed = (Handed(one, accesses, allowed, config) for one in (view, closed))
+    yield from _given(bench, bench.original, as_left)
+    yield from _given(bench, recovered, as_closed)
+    yield from _handed_over(bench, recovered, as_closed)
     if workloads.keeps_all_journals(seed):
-        yield from _handed_over(bench, bench.original, Handed(view, accesses, allowed, Proof.JOURNALS))
+        yield from _given(bench, bench.original, replace(as_left, proof=Proof.JOURNALS))
     bench.figures.workloads += 1
 
 
@@ -180,18 +189,17 @@ class Handed:
     view: View
     accesses: Mapping[int, Access]
     allowed: Allowance
+    config: StoreConfig
     proof: Proof = Proof.FILES
 
 
-def _handed_over(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
-    """A directory of ours, as it lies; if the bookie refuses to start, when it was prepared for it."""
+def _given(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
+    """A directory of ours, as it lies; if the bookie refuses to start, when it was handed over."""
     try:
         yield from list(_looked_at(bench, bench.copy(directory), handed))
     except BookieRefused as problem:
-        bench.figures.prepared.append(f"{bench.directory.name}: {problem}")
-        prepared = bench.copy(directory)
-        ours.hand_over(prepared, handed.view)
-        yield from _looked_at(bench, prepared, handed)
+        bench.figures.refused.append(f"{bench.directory.name}: {problem}")
+        yield from _handed_over(bench, directory, handed)
 
 
 def _looked_at(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
@@ -203,7 +211,7 @@ def _looked_at(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
         current = directory / "ledgers" / "current"
         shutil.rmtree(current)
         current.mkdir()
-        theirs = their_bookie(bench.driver, directory, handed.accesses, keys=True)
+        theirs = their_bookie(bench.driver, directory, handed.accesses, wrong_key=True, right_key=True)
         yield from compare.facts(shown, theirs, allowed)
     else:
         yield from compare.scans(shown, scans, sound, allowed)
@@ -212,14 +220,47 @@ def _looked_at(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
     bench.figures.entries += sum(len(ledger.entries) for ledger in theirs.values())
 
 
+def _handed_over(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
+    """By our own command. A bookie then serves what we show, and nothing else; at its next start too."""
+    given, driver = bench.copy(directory), bench.driver
+    done = hand_over(given, config=handed.config)
+    view, _ = ours.opened(bench.copy(given), handed.config)
+    yield from compare.same(handed.view.shown, view.shown, Allowance())
+    yield from _nothing_else(bench, given, replace(handed, view=view))
+    if not done.facts.suffice:
+        # Then it is told, and only the entries are promised.
+        theirs = their_bookie(driver, given, handed.accesses, rebuild=True)
+        yield from compare.served(view.shown, theirs)
+        return
+    first = their_bookie(driver, given, handed.accesses, rebuild=True, handed_over=True, wrong_key=True)
+    yield from _exactly(view.shown, first, ["wrong_key"])
+    yield from _back_again(bench, given, replace(handed, view=view))
+    second = their_bookie(driver, given, handed.accesses, wrong_key=True, right_key=True)
+    yield from _exactly(view.shown, second, compare.KEYS)
+    bench.figures.entries += sum(len(ledger.entries) for ledger in (*first.values(), *second.values()))
+    bench.figures.handed_over += 1
+
+
+def _nothing_else(bench: Bench, given: Path, handed: Handed) -> Iterator[str]:
+    """Nothing is left in the files that a bookie could take for what it is not."""
+    sound = ours.sound(given, handed.view).without_excuses()
+    # An older version of an entry may stay in front of the one that counts.
+    allowed = Allowance(rewritten=handed.allowed.rewritten)
+    yield from compare.scans(handed.view.shown, their_scans(bench.driver, given), sound, allowed)
+
+
+def _exactly(shown: Shown, theirs: Shown, tried: Sequence[str]) -> Iterator[str]:
+    yield from (f"ledger {one}: the bookie knows it, and we do not" for one in sorted({*theirs} - {*shown}))
+    yield from compare.served(shown, theirs)
+    yield from compare.facts(shown, theirs, Allowance(), tried)
+
+
 def _back_again(bench: Bench, directory: Path, handed: Handed) -> Iterator[str]:
     """What a bookie has run on is ours again, with all that was in it."""
     returned = bench.copy(directory)
-    ours.hand_over(returned, handed.view)
-    their_bookie(bench.driver, returned, handed.accesses, rebuild=True)
     ours.take_over(returned, handed.allowed.deleted)
     back, _ = ours.opened(returned, made.CONFIG)
-    yield from compare.same(handed.view.shown, back.shown, handed.allowed)
+    yield from compare.same(handed.view.shown, back.shown, Allowance())
 
 
 def image(kind: str, seed: int) -> Case:
@@ -231,7 +272,8 @@ def _image(bench: Bench, found: images.Image) -> Iterator[str]:
     images.materialise(found.disk, bench.original)
     yield from (f"our own recovery: {violation}" for violation in found.violations)
     accesses = found.view.accesses(PASSWORDS)
-    yield from _handed_over(bench, bench.original, Handed(found.view, accesses, images.ALLOWED))
+    handed = Handed(found.view, accesses, images.ALLOWED, found.config)
+    yield from _given(bench, bench.original, handed)
     bench.figures.images += 1
 
 
@@ -261,7 +303,7 @@ def _real(bench: Bench, seed: int) -> Iterator[str]:
         served = their_bookie(bench.driver, bench.copy(), accesses)
         yield from compare.served(view.shown, served)
     grown = replace(grown, log_ends=ours.log_ends(store))
-    yield from _handed_over(bench, adopted, Handed(grown, accesses, Allowance()))
+    yield from _given(bench, adopted, Handed(grown, accesses, Allowance(), made.CONFIG))
     bench.figures.entries += len(view.data)
     bench.figures.directories += 1
 
@@ -337,8 +379,8 @@ def main(arguments: list[str]) -> int:
         figures = run(driver, wanted)
     for difference in figures.differences:
         print(f"DIFFERENCE {difference}")
-    for prepared in figures.prepared if len(wanted) == 1 else ():
-        print(f"prepared: {prepared}")
+    for refused in figures.refused if len(wanted) == 1 else ():
+        print(f"refused as it lay: {refused}")
     print(f"interop: {figures} · {time.monotonic() - started:.0f} s")
     return 1 if figures.differences else 0
 

@@ -21,7 +21,6 @@ from recovery.replay import _ranges, scan_of
 from storage import StoreConfig, entrylog_scan, filenames, lastmark
 from storage.codec import entry as entry_codec
 from storage.codec import journal as journal_codec
-from storage.codec.journal import HEADER_SIZE_MAX
 from storage.codec.mark import Mark
 from storage.codec.survey import EntryVerifier
 from storage.entry_logs import log_ids
@@ -146,6 +145,16 @@ class Sound:
     def has_log(self, place: Place) -> bool:
         return place.offset < self.logs.get(place.file, 0)
 
+    def without_excuses(self) -> Sound:
+        """The same, if everything counts that a bookie can find."""
+        return replace(
+            self,
+            journals={number: [(0, sys.maxsize)] for number in self.journals},
+            logs=dict.fromkeys(self.logs, sys.maxsize),
+            torn_journals=frozenset(),
+            torn_logs=frozenset(),
+        )
+
 
 def sound(directory: Path, view: View) -> Sound:
     """What counts of the directory that has shown this."""
@@ -181,30 +190,6 @@ def _ends(ledgers: Directory, view: View) -> dict[int, int]:
             # Of a bookie's log nobody has noted where it ended: all of it counts that is sound.
             ends[number] = size
     return ends
-
-
-def hand_over(directory: Path, view: View) -> None:
-    """Leaves nothing in a directory of ours that a bookie, or its tools, could take for what it is not."""
-    found, layout = sound(directory, view), Layout(PosixDirectory(directory))
-    for number, ranges in found.journals.items():
-        path = Path(layout.journal.path) / filenames.journal(number)
-        end = max((end for _, end in ranges), default=HEADER_SIZE_MAX)
-        with path.open("r+b") as file:
-            # As long as before: a journal is zeros behind its records.
-            size = file.seek(0, 2)
-            file.truncate(min(end, size))
-            file.truncate(size)
-    for number in log_ids(layout.ledgers):
-        path = Path(layout.ledgers.path) / filenames.entry_log(number)
-        if number not in found.logs:
-            path.unlink()
-        else:
-            with path.open("r+b") as file:
-                file.truncate(min(found.logs[number], file.seek(0, 2)))
-    # A bookie's rebuilt index has no keys. A journal begins with its ledgers', and the mark is behind them.
-    path = Path(layout.ledgers.path) / filenames.LAST_MARK
-    journal_id = path.read_bytes()[:8]
-    path.write_bytes(journal_id + bytes(8))
 
 
 # ── the files ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -121,7 +121,8 @@ class BookieRefused(AssertionError):
 def their_bookie(driver: Driver, directory: Path, accesses: Mapping[int, Access], **how: bool) -> Shown:
     """What a real bookie shows that is started on the directory, which is changed by that.
 
-    `rebuild`: its index is made first, by its own tools. `keys`: adds are tried, with right and wrong keys.
+    `rebuild`: its index is made first, by its own tools; with `handed_over`, as it is done with a directory
+    that was handed over. `wrong_key`, `right_key`: with which keys adds are tried.
     """
     ledgers = [
         {"ledger": ledger_id, "digest": access.digest_type.name, "password": access.password.decode()}

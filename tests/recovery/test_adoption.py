@@ -25,7 +25,7 @@ from storage.codec import mark as mark_codec
 from storage.codec.digest import digester, master_key
 from storage.codec.entrylog import Origin
 from storage.codec.mark import Mark, Trailer
-from storage.entry import DigestType
+from storage.entry import DigestType, Entry
 from storage.errors import CorruptionError, NewerFormat
 from storage.index_state import IndexState
 from storage.lmdb_index import LmdbPlace
@@ -553,6 +553,32 @@ def test_what_a_bookie_wrote_of_a_deleted_ledger_is_placed_and_told() -> None:
     assert ids(ground.placed(adopted.index), 7) == [0, 1, 2]
     assert adopted.findings == ("LGR-003 ledger 7: deleted before a bookie ran here, and may have come back",)
     assert adopted.rows.rows[7].master_key is None
+
+
+def test_what_a_bookie_wrote_of_a_deleted_ledger_may_be_protected_otherwise() -> None:
+    ground = ours_and_a_bookie_s(deleted(8))
+    crc32 = digester(DigestType.CRC32)
+    back = [entry_codec.encode(Entry(8, one, one - 1, 3 * (one + 1), b"123"), crc32) for one in range(3)]
+    ground.put_log(2, Log().add(*back))
+    adopted = ground.adopted()
+    assert adopted.findings == ("LGR-003 ledger 8: deleted before a bookie ran here, and may have come back",)
+    assert (adopted.figures.unreadable, adopted.figures.holes) == (0, 0)
+    assert adopted.rows.rows[8].digest_type is DigestType.CRC32
+
+
+def test_a_ledger_made_again_by_us_stays_protected_as_it_was() -> None:
+    ground = Ground()
+    end = ground.checkpoint(*entries(1, range(5)))
+    ground.checkpoint(*entries(1, [0]))
+    ground.state = replace(ground.state, rows_sequence=ground.put_rows(deleted(1, end)))
+    ground.put_index(deleted(1, end))
+    crc32 = digester(DigestType.CRC32)
+    later = [entry_codec.encode(Entry(1, one, one - 1, 3 * (one + 1), b"123"), crc32) for one in range(1, 9)]
+    ground.put_log(2, Log().add(*later))
+    ground.put_mark()
+    adopted = ground.adopted()
+    assert adopted.figures.holes == 8
+    assert adopted.rows.rows[1].digest_type is DigestType.CRC32C
 
 
 def test_what_a_bookie_only_journaled_of_a_deleted_ledger_is_told() -> None:

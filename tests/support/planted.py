@@ -405,6 +405,7 @@ PLANTED = (
         "storage/tail.py",
         "            if access.purpose is Purpose.WRITING:\n",
         "            if access.purpose is None:\n",
+        "tests/storage/test_warden.py",
     ),
     _one(
         "statement-without-a-key",
@@ -483,6 +484,7 @@ PLANTED = (
         REGISTRY,
         "                change.remove([ledger_id])\n",
         "",
+        "tests/storage/test_warden.py",
     ),
     _one(
         "delete-forgets-where",
@@ -497,6 +499,7 @@ PLANTED = (
         CHECKPOINT,
         "    return frozen.last_id(places.ledger_id) is not None\n",
         "    return True\n",
+        "tests/storage/test_warden.py",
     ),
     _one(
         "tombstone-never-rests",
@@ -504,6 +507,7 @@ PLANTED = (
         REGISTRY,
         "        return self._numbered(replace(row, tombstone=replace(tombstone, log=end)))\n",
         "        return row\n",
+        "tests/storage/test_warden.py",
     ),
     _one(
         "tombstone-rests-too-early",
@@ -511,6 +515,7 @@ PLANTED = (
         REGISTRY,
         "        if tombstone is None or tombstone.log is not None or tombstone != frozen.tombstone:\n",
         "        if tombstone is None or tombstone.log is not None:\n",
+        "tests/storage/test_warden.py",
     ),
     _one(
         "replay-brings-a-ledger-back",
@@ -532,6 +537,40 @@ PLANTED = (
         "recovery/indexing.py",
         "            change.remove(row.ledger_id for row in differing if is_deleted_since(row, indexed))\n",
         "",
+        "tests/storage/test_warden.py",
+    ),
+    _one(
+        "key-of-a-deleted-ledger-believed",
+        "a ledger that is made again has its key in the journal again",
+        COMMIT,
+        "                self._journals.active.keyed.pop(one.tail.ledger_id, None)\n",
+        "                pass\n",
+        "tests/storage/test_warden.py",
+    ),
+    _one(
+        "damaged-key-believed",
+        "a key in a torn group counts only if it is known",
+        "storage/journal_scan.py",
+        " if verifier.knows_key(ledger_id, key):\n",
+        " if (ledger_id, key):\n",
+        "tests/recovery/test_chain.py",
+    ),
+    _one(
+        "adoption-forgets-fences",
+        "a fence in any journal that is left is kept",
+        "recovery/merging.py",
+        "            fenced=base.fenced or told.fenced,\n",
+        "            fenced=base.fenced,\n",
+        "tests/recovery/test_bookie_directories.py",
+        "tests/recovery/test_adoption.py",
+    ),
+    _one(
+        "rebuild-brings-a-ledger-back",
+        "an index that is made again gives no place to what a tombstone kills",
+        "recovery/placing.py",
+        "        if self._is_dead(log, entry):\n            return\n",
+        "",
+        "tests/recovery/test_rebuild.py",
     ),
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────
     _one(

@@ -41,8 +41,9 @@ final class Serve {
     }
 
     /**
-     * `rebuild`: whether the index is first made by BookKeeper's own tools. `ledgers`: of those whose digest and
-     * password are given the digests are verified; with `keys`, who may add to them is tried out.
+     * `rebuild`: whether the index is first made by BookKeeper's own tools; with `handed_over`, as it is done with a
+     * directory that was handed over. `ledgers`: of those whose digest and password are given the digests are
+     * verified; with `wrong_key` and `right_key`, who may add to them is tried out.
      */
     static ObjectNode run(JsonNode request) throws Exception {
         ServerConfiguration conf = Bookies.configure(request.get("dir").asText());
@@ -51,7 +52,11 @@ final class Serve {
         ArrayNode ledgers = answer.putArray("ledgers");
         if (request.path("rebuild").asBoolean()) {
             try {
-                rebuild(conf);
+                if (request.path("handed_over").asBoolean()) {
+                    rebuildHandedOver(conf);
+                } else {
+                    rebuildAsItLies(conf);
+                }
             } catch (IOException | RuntimeException | OutOfMemoryError problem) {
                 return answer.put("refused", "the index cannot be rebuilt: " + problem);
             }
@@ -64,9 +69,11 @@ final class Serve {
             for (long ledgerId : known) {
                 serve.describe(ledgers.addObject(), ledgerId, indexed.getOrDefault(ledgerId, new TreeSet<>()));
             }
-            if (request.path("keys").asBoolean()) {
-                for (JsonNode ledger : ledgers) {
-                    serve.tryKeys((ObjectNode) ledger);
+            for (String which : new String[] {"wrong_key", "right_key"}) {
+                if (request.path(which).asBoolean()) {
+                    for (JsonNode ledger : ledgers) {
+                        serve.tryKey((ObjectNode) ledger, which);
+                    }
                 }
             }
         } catch (RunningBookie.Refused refused) {
@@ -75,12 +82,22 @@ final class Serve {
         return answer;
     }
 
-    /** In this order: the second takes only the ledgers that it finds in the result of the first. */
-    private static void rebuild(ServerConfiguration conf) throws IOException {
+    private static void rebuildAsItLies(ServerConfiguration conf) throws IOException {
         for (String index : new String[] {"ledgers", "locations"}) {
             // Both rename the index that was there, and fail where none was.
             new File(Bookies.ledgers(conf), index).mkdir();
         }
+        rebuild(conf);
+    }
+
+    /** As docs/bookkeeper.md says it. */
+    private static void rebuildHandedOver(ServerConfiguration conf) throws IOException {
+        rebuild(conf);
+        Trees.delete(Bookies.ledgers(conf).toPath().resolve("ledgers"));
+    }
+
+    /** In this order: the second takes only the ledgers that it finds in the result of the first. */
+    private static void rebuild(ServerConfiguration conf) throws IOException {
         if (!new LedgersIndexRebuildOp(conf, false).initiate()) {
             throw new IOException("LedgersIndexRebuildOp has failed");
         }
@@ -158,8 +175,8 @@ final class Serve {
         }
     }
 
-    /** `wrong_key`, `right_key`: what an ordinary add with such a key is answered. */
-    private void tryKeys(ObjectNode ledger) throws Exception {
+    /** What an ordinary add with such a key is answered; one with a wrong key must leave nothing behind. */
+    private void tryKey(ObjectNode ledger, String which) throws Exception {
         long id = ledger.get("ledger").asLong();
         Digests known = digests.get(id);
         if (known == null) {
@@ -167,10 +184,11 @@ final class Serve {
         }
         long next = ledger.get("last_entry").asLong(-1) + 1;
         byte[] entry = known.entry(next, next - 1, 1, new byte[] {1});
-        byte[] wrong = known.masterKey().clone();
-        wrong[0] ^= 1;
-        ledger.put("wrong_key", added(entry, wrong));
-        ledger.put("right_key", added(entry, known.masterKey()));
+        byte[] key = known.masterKey().clone();
+        if (which.equals("wrong_key")) {
+            key[0] ^= 1;
+        }
+        ledger.put(which, added(entry, key));
     }
 
     private String added(byte[] entry, byte[] key) throws Exception {
@@ -179,6 +197,12 @@ final class Serve {
             return code == 0 ? "added" : "code " + code;
         } catch (BookieException refused) {
             return refused.getClass().getSimpleName();
+        } catch (IOException problem) {
+            // So says its index of a key that is not the ledger's, when nobody has added to it since the start.
+            if (problem.getCause() instanceof BookieException.BookieIllegalOpException refused) {
+                return refused.getClass().getSimpleName();
+            }
+            throw problem;
         }
     }
 }
