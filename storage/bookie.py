@@ -253,8 +253,9 @@ class Bookie:
             check_id("ledger", ledger_id)
             tail = self._parts.tails.of(ledger_id)
             said = max(tail.lac_seen, confirmed_by(self._parts.registry.of(ledger_id)))
-            if tail.end.entry_id != NO_ENTRY:
-                head = self._parts.reading.head(ledger_id, tail.end.entry_id)
+            last_id = tail.end.entry_id  # once: a delete may come in between
+            if last_id != NO_ENTRY:
+                head = self._parts.reading.head(ledger_id, last_id)
                 said = said if head is None else max(said, head.last_add_confirmed)
         if said == NO_ENTRY:
             self._check_none(ledger_id)

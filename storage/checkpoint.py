@@ -231,7 +231,7 @@ class Checkpointer:
         return IndexState(
             generation=self.state.generation + 1,
             mark=max(self.state.mark, frozen.covers_until),
-            last_log=self._logs.last_log,
+            last_log=self._logs.newest_log,
             log_ends={**self.state.log_ends, **self._logs.ends},
             rows_sequence=self._registry.sequence,
             is_whole=self.state.is_whole,

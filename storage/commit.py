@@ -225,6 +225,9 @@ class Committer:
 
     def wait_while_held(self, tail: Tail) -> None:
         """Returns when no delete of the ledger is under way, or none will end."""
+        if tail.is_held:
+            # Who has asked for the delete may have been interrupted before anybody led its turn.
+            self.turnstile.flush()
         self.news.wait_for(lambda: not tail.is_held or self._latch.has_ended)
 
     # ── room ─────────────────────────────────────────────────────────────────────────────────────────
@@ -409,23 +412,26 @@ class Committer:
     def _fail(self, load: Load, error: BaseException) -> None:
         if not isinstance(error, DiskFull):
             self._latch.fail(error)
-        elif load.refused is None:
+            return
+        for run in load.unawaited:
+            if not run.is_durable:
+                # Before the turn is over: who forces may be let go before anybody is answered.
+                run.tail.lost = error
+        if load.refused is None:
             self._refuse_open(error)
 
     def _answer(self, load: Load, error: BaseException | None) -> None:
         """When nobody waits for the turn any more: who hears of a future may well add again, and lead."""
+        # Before any future: who hears of one may add to the very ledger that was deleted.
+        for deletion in load.deletions:
+            deletion.tail.is_held = False
+        self.news.notify()
         while load.pending:
             future, run = load.pending.popleft()
             if error is None or run.is_durable:
                 future.set_result(run.first_id)
             else:
                 future.set_exception(self.as_told(error))
-        for run in load.unawaited:
-            if not run.is_durable:
-                run.tail.lost = error
-        for deletion in load.deletions:
-            deletion.tail.is_held = False
-        self.news.notify()
         if self._latch.failure is None:
             self.on_turn()
 

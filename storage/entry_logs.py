@@ -37,6 +37,14 @@ class EntryLogs:
         self._names_are_durable = True
 
     @property
+    def newest_log(self) -> int | None:
+        """The log that is the last one if the checkpoint under way ends.
+
+        Not always the last that was begun: when a second attempt has nothing to write, nothing of it counts.
+        """
+        return None if self._newest is None else self._newest.log_id
+
+    @property
     def unsynced(self) -> int:
         """Bytes that wait for a sync."""
         return 0 if self._writer is None else self._writer.unsynced

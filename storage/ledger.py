@@ -297,7 +297,8 @@ class Ledger:
         if tail is None:
             with self._latch.reading():
                 return self._parts.reading.last_id(self.id)
-        return None if tail.end == EMPTY else tail.end.entry_id
+        end = tail.end
+        return None if end == EMPTY else end.entry_id
 
     @property
     def last_add_confirmed(self) -> int:

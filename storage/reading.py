@@ -162,23 +162,27 @@ class Reading:
 
     def end(self, ledger_id: int, digester: Digester | None) -> LedgerEnd:
         """The last entry's id and the ledger's length there. An entry that cannot be read raises."""
-        last_id = self.last_id(ledger_id)
-        if last_id is None:
-            return EMPTY
-        found = (
-            self.head(ledger_id, last_id) if digester is None else self.entry(ledger_id, last_id, digester)
-        )
-        assert found is not None, "the last entry is there"
-        return LedgerEnd(last_id, found.length)
+        while (last_id := self.last_id(ledger_id)) is not None:
+            found = (
+                self.head(ledger_id, last_id)
+                if digester is None
+                else self.entry(ledger_id, last_id, digester)
+            )
+            # Else the ledger was deleted in between.
+            if found is not None:
+                return LedgerEnd(last_id, found.length)
+        return EMPTY
 
     def last_add_confirmed(self, tail: Tail, digester: Digester) -> int:
         """The larger of two: up to where no entry is missing, and what the last entry's writer knew of."""
-        if tail.end == EMPTY:
+        # Each loaded once: a delete may replace them at any time.
+        end, prefix = tail.end, tail.prefix
+        if end == EMPTY:
             return NO_ENTRY
-        tail.first_missing = self._first_missing(tail.ledger_id, tail.first_missing)
-        last = self.entry(tail.ledger_id, tail.end.entry_id, digester)
+        prefix.first_missing = self._first_missing(tail.ledger_id, prefix.first_missing)
+        last = self.entry(tail.ledger_id, end.entry_id, digester)
         said = NO_ENTRY if last is None else last.last_add_confirmed
-        return max(tail.first_missing - 1, said)
+        return max(prefix.first_missing - 1, said)
 
     def _first_missing(self, ledger_id: int, start: int) -> int:
         # Counted first: a checkpoint that commits in between must not make up for an entry that is missing.

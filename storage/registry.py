@@ -75,6 +75,8 @@ class Registry:
         """To be held by who commits to the index, from the last look at what was erased."""
         self._is_whole = index.state().is_whole
         self._known: dict[int, LedgerRow] = dict(rows.rows)
+        self._in_doubt: set[int] = set()
+        """Ledgers of which the file may hold a row that was refused: until it is written anew."""
         self._last_change = max((row.change for row in self._known.values()), default=0)
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────
@@ -103,6 +105,8 @@ class Registry:
         A key that no row names is told by the journals; one that a row names they do not change. Such a row
         may be that of an add that was refused: nobody has the ledger yet.
         """
+        if claim.ledger_id in self._in_doubt:
+            return True
         row = self._known.get(claim.ledger_id)
         if row is None:
             return claim.digest_type is not DigestType.CRC32C
@@ -150,6 +154,8 @@ class Registry:
                 self._append([self._numbered(row) for row in revised])
             except OSError as error:
                 if error.errno in NO_SPACE and not self.is_lost:
+                    # A crash may bring these to light: who claims such a ledger next says so in a new file.
+                    self._in_doubt.update(revisions)
                     raise DiskFull(self._rows.path) from error
                 raise
 
@@ -220,6 +226,8 @@ class Registry:
             if self.is_lost or error.errno in NO_SPACE:
                 raise
             self._rows.append(rows)  # into a new file: of the old one nobody knows what a sync would prove
+        # After an error the file is a new one, and only what is known has gone into it.
+        self._in_doubt.clear()
 
     def _know(self, row: LedgerRow) -> LedgerRow:
         row = self._numbered(row)

@@ -71,6 +71,15 @@ class Run:
         return [b"".join(parts) for parts in zip(self.fronts, self.payloads, strict=True)]
 
 
+@dataclass(slots=True)
+class Prefix:
+    """The entries of one ledger from the first on. Another ledger of the same id has another one: what a
+    reader who was overtaken by a delete finds out, it notes where nobody looks any more."""
+
+    first_missing: int = 0
+    """No id below it is missing; how much further that holds is looked up when it is asked."""
+
+
 class Tail:
     """The end of one ledger. Runs are made under the turnstile's lock, and settled in the order of turns."""
 
@@ -80,13 +89,13 @@ class Tail:
         "_next_length",
         "end",
         "facts",
-        "first_missing",
         "has_news",
         "is_claimed",
         "is_held",
         "lac_seen",
         "ledger_id",
         "lost",
+        "prefix",
     )
 
     def __init__(self, ledger_id: int, end: LedgerEnd, facts: LedgerRow) -> None:
@@ -108,8 +117,7 @@ class Tail:
 
     def _begin(self, end: LedgerEnd, facts: LedgerRow) -> None:
         self.end = end
-        self.first_missing = 0
-        """No id below it is missing; how much further that holds is looked up when it is asked."""
+        self.prefix = Prefix()
         self.lac_seen = NO_ENTRY
         """The largest that an entry has brought since the store was opened."""
         self.hand_back(facts)

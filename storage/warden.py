@@ -14,6 +14,7 @@ from storage.codec import journal as journal_codec
 from storage.entry import NO_ENTRY
 from storage.grouping import Deletion, Statement
 from storage.registry import as_claimed
+from storage.tail import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,7 @@ def fence_of(tail: Tail, access: Access) -> Statement | None:
     claim = tail.facts
 
     def revise(row: LedgerRow) -> LedgerRow:
-        return replace(as_claimed(row, claim), fenced=True)
+        return replace(_as_begun(row, tail, claim), fenced=True)
 
     return Statement(tail, journal_codec.encode_fence(tail.ledger_id), revise)
 
@@ -100,9 +101,15 @@ def confirmation_of(tail: Tail, access: Access, packet: bytes) -> Statement | No
     claim = tail.facts
 
     def revise(row: LedgerRow) -> LedgerRow:
-        return replace(as_claimed(row, claim), explicit_lac=packet)
+        return replace(_as_begun(row, tail, claim), explicit_lac=packet)
 
     return Statement(tail, journal_codec.encode_explicit_lac(tail.ledger_id, packet), revise)
+
+
+def _as_begun(row: LedgerRow, tail: Tail, claim: LedgerRow) -> LedgerRow:
+    """The row with what the statement's caller has brought, unless entries have been durable before it."""
+    # What the first entry has told of its digest is not to be taken back by who only presumed it.
+    return as_claimed(row, claim) if tail.end == EMPTY else row
 
 
 def deletion_of(tail: Tail, access: Access | None) -> Deletion | None:

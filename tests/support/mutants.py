@@ -62,7 +62,7 @@ def judge(planted: Planted) -> Caught:
 
 
 def _copy(root: Path) -> None:
-    leave = shutil.ignore_patterns("__pycache__", "*.tar.xz")
+    leave = shutil.ignore_patterns("__pycache__", "interop")
     for name in _COPIED:
         source = ROOT / name
         if source.is_dir():
