@@ -26,8 +26,10 @@ from recovery.placing import Extent, Figures, Placing
 from recovery.rebuild import durable_end, log_sizes
 from storage import entrylog_scan, filenames, journals, lastmark
 from storage.checkpoint import mark_of
+from storage.codec import entry as entry_codec
 from storage.codec import entrylog as codec
-from storage.codec.survey import DigestSurvey, EntryVerifier
+from storage.codec.digest import DigestCheck
+from storage.codec.survey import DigestSurvey, EntryVerifier, matching_checksum
 from storage.entry_logs import log_ids
 from storage.entrylog_reader import EntryLogReader
 from storage.filenames import FileKind
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from recovery.founding import Layout
     from recovery.journal_facts import Told
     from recovery.lineage import FoundHeader
+    from recovery.past import Past
+    from storage.codec.digest import Buffer
     from storage.codec.mark import Mark
     from storage.files import Directory
     from storage.index import Index, IndexDraft, IndexPlace
@@ -72,6 +76,26 @@ def adopt(
     return _Adoption(layout, place, progress).run()
 
 
+class _Verifier(EntryVerifier):
+    """Knows what our rows declare, but for ledgers of which they only say that an earlier one was deleted.
+
+    Such an id may be a bookie's now, protected in any way, or ours again; and the survey has seen the records
+    of the deleted ledger too. So what any CRC verifies is sound.
+    """
+
+    def __init__(self, past: Past, key_of: Callable[[int], bytes | None]) -> None:
+        rows = past.rows.items()
+        self._open = {one for one, row in rows if one not in past.indexed and is_only_deleted(row)}
+        super().__init__(Declared({one: row for one, row in rows if one not in self._open}), key_of=key_of)
+
+    def check(self, data: Buffer) -> DigestCheck:
+        checked = super().check(data)
+        if checked is not DigestCheck.MISMATCH or not self._open or matching_checksum(data) is None:
+            return checked
+        ledger_id, _ = entry_codec.IDS.unpack_from(data)
+        return DigestCheck.OK if ledger_id in self._open else checked
+
+
 class _Adoption:
     """One adoption of one directory."""
 
@@ -87,7 +111,7 @@ class _Adoption:
         self._headers = {one: read_header(self._directory, one) for one in log_ids(self._directory)}
         self._order = in_order(self._headers)
         self._past = load_past(self._directory, place, self._headers, self._order)
-        self._verifier = EntryVerifier(self._declared(), key_of=self._key_of)
+        self._verifier = _Verifier(self._past, self._key_of)
         self._verifier.survey = DigestSurvey(sys.maxsize)
         self._meter = Meter(self._bytes_to_read(), progress)
 
@@ -121,13 +145,6 @@ class _Adoption:
         findings = (*self._past.findings, *facts.findings, *self._damaged_headers(), *self._lost_logs())
         return Adopted(
             index, mark, rows, (*findings, *placing.findings, *merging.findings()), placing.figures
-        )
-
-    def _declared(self) -> Declared:
-        past = self._past
-        # What a bookie has written under the id of a deleted ledger need not be protected as ours would be.
-        return Declared(
-            {one: row for one, row in past.rows.items() if one in past.indexed or not is_only_deleted(row)}
         )
 
     def _key_of(self, ledger_id: int) -> bytes | None:

@@ -225,10 +225,14 @@ class Committer:
 
     def wait_while_held(self, tail: Tail) -> None:
         """Returns when no delete of the ledger is under way, or none will end."""
-        if tail.is_held:
+
+        def is_free() -> bool:
+            return not tail.is_held or self._latch.has_ended
+
+        if not self.news.wait_for(is_free, 0):
             # Who has asked for the delete may have been interrupted before anybody led its turn.
             self.turnstile.flush()
-        self.news.wait_for(lambda: not tail.is_held or self._latch.has_ended)
+            self.news.wait_for(is_free)
 
     # ── room ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from storage.codec.digest import Digester, master_key
 from storage.entry import DigestType
-from storage.errors import DiskFull
+from storage.errors import DiskFull, StoreClosed
 from storage.position import LogPosition
 from storage.row import LedgerRow, Tombstone
 
@@ -75,6 +75,7 @@ class Registry:
         """To be held by who commits to the index, from the last look at what was erased."""
         self._is_whole = index.state().is_whole
         self._known: dict[int, LedgerRow] = dict(rows.rows)
+        self._is_closed = False
         self._in_doubt: set[int] = set()
         """Ledgers of which the file may hold a row that was refused: until it is written anew."""
         self._last_change = max((row.change for row in self._known.values()), default=0)
@@ -219,7 +220,15 @@ class Registry:
         self._write(rows)
         self._known |= {row.ledger_id: row for row in rows}
 
+    def close(self) -> None:
+        """Returns when no row is being written any more. Before the lock is let go: the next who opens the
+        directory must not find its file replaced by one of ours."""
+        with self._lock:
+            self._is_closed = True
+
     def _write(self, rows: Sequence[LedgerRow]) -> None:
+        if self._is_closed:
+            raise StoreClosed(self._rows.path)
         try:
             self._rows.append(rows)
         except OSError as error:

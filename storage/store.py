@@ -183,6 +183,7 @@ class Store:
                 self._leave_in_order()
         finally:
             self._latch.close()
+            self._parts.registry.close()
             self._parts.logs.abandon()
             self._parts.journals.close()
             self._release()

@@ -18,19 +18,27 @@ import pytest
 from stepped import LEDGERS, SMALL, Site, payloads
 
 from recovery import open_store
-from recovery.crashlab import Refused, Stopped, Verb, When
+from recovery.crashlab import FailedSync, Lasting, Refused, Stopped, Verb, When
 from storage import (
+    DigestType,
     DiskFull,
     Entry,
     InvalidEntry,
+    LedgerFenced,
     StoreClosed,
     StoreConfig,
     StoreFailed,
     commit,
+    registry,
     tail,
     turnstile,
+    warden,
 )
+from storage.access import Access
+from storage.codec import entry as entry_codec
+from storage.codec.digest import Digester
 from storage.entry import ID_MAX
+from storage.ledger import Ledger
 from storage.report import IndexFound
 from storage.turnstile import Turnstile
 from storage.worker import ThreadWorker
@@ -168,6 +176,42 @@ def test_a_ctrl_c_anywhere_in_an_append_leaves_no_hole() -> None:
     assert number > 40
 
 
+def _try_to_add(ledger: Ledger) -> None:
+    with suppress(StoreFailed, LedgerFenced):
+        ledger.append(b"one")
+
+
+@pytest.mark.parametrize("speak", [Ledger.delete, Ledger.fence])
+def test_a_ctrl_c_anywhere_in_what_is_said_leaves_the_next_caller_a_way_through(
+    speak: Callable[[Ledger], object],
+) -> None:
+    number = 0
+    while True:
+        number += 1
+        site = Site()
+        ledger = site.open().ledger(1)
+        ledger.append(b"zero")
+        if not _interrupted(partial(speak, ledger), number, commit, tail, turnstile, warden, registry):
+            break
+
+        assert in_time(partial(_try_to_add, ledger)), f"interrupted at place {number}"
+        store = site.after_kill()
+        found = payloads(store, 1) if store.ledger(1).exists else []
+        assert found in ([], [b"zero"], [b"zero", b"one"], [b"one"])
+        assert found or speak is Ledger.delete
+    assert number > 40
+
+
+def test_whoever_hears_of_a_future_may_add_to_the_ledger_that_was_deleted_with_it() -> None:
+    store = Site().open()
+    store.ledger(1).append(b"zero")
+    ids: list[int] = []
+    future = store.ledger(2).submit(b"beside it")
+    future.add_done_callback(lambda _: ids.append(store.ledger(1).append(b"again")))
+    assert in_time(store.ledger(1).delete)
+    assert ids == [0]
+
+
 def _descriptors() -> int:
     return len([*Path("/proc/self/fd").iterdir()])
 
@@ -242,6 +286,60 @@ def test_who_was_durable_before_the_space_ran_out_is_answered() -> None:
     assert (store.ledger(5).last_entry_id, store.ledger(6).last_entry_id) == (0, None)
 
 
+def test_who_forces_is_told_of_what_was_lost_before_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Site().open()
+    bookie, told = store.bookie, []
+    bookie.defer(_entry(1, DigestType.CRC32C), b"key")
+    future = bookie.submit(_entry(2, DigestType.CRC32C), b"key")
+
+    def force(_: object) -> None:
+        try:
+            bookie.force(1)
+        except DiskFull as error:
+            told.append(error)
+
+    future.add_done_callback(force)
+
+    def full(*_: object) -> None:
+        monkeypatch.undo()
+        raise DiskFull("full")
+
+    monkeypatch.setattr(store._committer, "_write", full)
+    store._committer.turnstile.flush()
+    assert len(told) == 1
+
+
+def test_a_claim_that_found_no_space_does_not_come_to_light_behind_another() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(9, DigestType.CRC32).append(b"opens the file of rows")
+    site.disk.plant(FailedSync(When(verb=Verb.SYNC, name="ledgers.rows*"), error=errno.ENOSPC))
+    with pytest.raises(DiskFull):
+        store.ledger(1, DigestType.CRC32, b"other").append(b"refused")
+    store.ledger(1).append(b"plain")
+    assert payloads(site.after_kill(), 1) == [b"plain"]
+
+
+def test_a_second_attempt_without_entries_ends_at_the_log_of_the_checkpoint_before() -> None:
+    site = Site()
+    store = site.open()
+    ledger = store.ledger(1)
+    ledger.append(b"gone before it is written")
+    full = When(verb=Verb.WRITE, name="*.log*", nth=2, lasting=Lasting.UNTIL_MENDED)
+    site.disk.plant(Refused(full, errno.ENOSPC))
+    site.checkpoint(store)
+    site.disk.mend()
+    ledger.delete()
+    site.crew.elapse()
+    assert store._parts.checkpointer.state.log_end is None
+    store.ledger(2).append(b"kept")
+    store = site.after_kill()
+    site.checkpoint(store)
+    assert store.ledgers() == [2]
+
+
 # ── what is said ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -263,6 +361,69 @@ def test_a_checkpoint_asked_for_while_another_finds_nothing_is_made(monkeypatch:
     while checkpointer._finished < (numbers or [1])[0]:
         checkpointer.step()
     assert store._parts.reading._index.find(1, 0) is not None
+
+
+def _entry(ledger_id: int, digest_type: DigestType) -> bytes:
+    return bytes(entry_codec.encode(Entry(ledger_id, 0, -1, 1, b"x"), Digester(digest_type)))
+
+
+@pytest.mark.parametrize("said", ["fence", "confirmation"])
+def test_what_is_said_of_a_ledger_does_not_take_back_what_its_first_entry_tells(said: str) -> None:
+    site = Site()
+    store = site.open()
+    access = Access(b"key")
+    packet = entry_codec.encode_lac(1, 0, Digester(DigestType.CRC32C))
+    end = store._parts.tails.of(1)
+    make = (
+        partial(warden.fence_of, end, access)
+        if said == "fence"
+        else partial(warden.confirmation_of, end, access, packet)
+    )
+    assert store._committer.enter_statement(end, make) is not None
+    store.bookie.recover(_entry(1, DigestType.CRC32), b"key")  # the same turn
+    assert store.bookie.read(1, 0) == _entry(1, DigestType.CRC32)
+    site.checkpoint(store)
+    assert site.after_kill().bookie.read(1, 0) == _entry(1, DigestType.CRC32)
+
+
+def test_a_reader_whom_a_delete_overtakes_says_nothing_of_the_ledger_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Site().open()
+    ledger = store.ledger(1)
+    ledger.append_many([b"old"] * 100)
+    reading = store._parts.reading
+    ask = reading._first_missing
+
+    def then_make_again(*asked: int) -> int:
+        monkeypatch.undo()
+        answer = ask(*asked)
+        ledger.delete()
+        ledger.append(b"new")
+        return answer
+
+    monkeypatch.setattr(reading, "_first_missing", then_make_again)
+    assert ledger.last_add_confirmed in (0, 99)
+    assert ledger.last_add_confirmed == 0
+
+
+def test_a_ledger_that_is_deleted_while_its_end_is_looked_for_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site()
+    site.open().ledger(1).append(b"one")
+    store = site.after_kill()
+    reading = store._parts.reading
+    ask = reading.last_id
+
+    def then_delete(ledger_id: int) -> int | None:
+        monkeypatch.undo()
+        answer = ask(ledger_id)
+        store.ledger(1).delete()
+        return answer
+
+    monkeypatch.setattr(reading, "last_id", then_delete)
+    assert store.ledger(1).last_add_confirmed == -1
 
 
 @pytest.mark.parametrize("first", ["count", "last"])
@@ -316,6 +477,24 @@ def test_ids_and_lengths_end_at_the_largest_number(tmp_path: Path) -> None:
         assert [one.entry_id for one in store.ledger(1).follow(ID_MAX, idle_timeout_s=0)] == [ID_MAX]
         with pytest.raises(InvalidEntry):
             list(store.ledger(1).entries(ID_MAX, ID_MAX + 1))
+
+
+def test_a_row_whose_store_is_closed_meanwhile_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    store = site.open()
+    bookie, check = store.bookie, store._latch.check_writes
+
+    def then_close() -> None:
+        monkeypatch.undo()
+        check()
+        store.close()
+        site.open().bookie.enter_limbo(2)
+
+    monkeypatch.setattr(store._latch, "check_writes", then_close)
+    with pytest.raises(StoreClosed):
+        bookie.enter_limbo(1)
+    store = site.after_kill()
+    assert [store._parts.registry.may_lack(ledger_id) for ledger_id in (1, 2)] == [False, True]
 
 
 # ── recovery ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,6 +18,7 @@ from promises import look
 from simulated_store import DELETED, REPLICA, Trouble, World, sit_down
 
 from recovery.crashlab import KeepAll, LoseAll, RandomFate
+from storage import filenames
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,6 +115,9 @@ KINDS = {"killed": killed, "cut": cut, "history": history}
 def materialise(disk: SimulatedDisk, path: Path) -> None:
     """The disk's files as real ones."""
     _write(disk.root(), path)
+    # The simulated disk has an index of its own kind, which no real store can read.
+    for made in (path / "ledgers" / "current").glob(f"{filenames.INDEX}*"):
+        made.unlink()
 
 
 def _write(directory: Directory, path: Path) -> None:

@@ -81,6 +81,23 @@ def test_a_fence_a_key_and_a_confirmation_must_agree() -> None:
         assert len(list(facts(ours, {1: theirs}, Allowance()))) == 1
 
 
+def test_a_wrong_key_may_be_refused_in_either_way_and_only_what_was_tried_is_asked_for() -> None:
+    for answer in ("BookieUnauthorizedAccessException", "BookieIllegalOpException"):
+        theirs = {1: LedgerShown(answers={"wrong_key": answer})}
+        assert list(facts({1: LedgerShown()}, theirs, Allowance(), ["wrong_key"])) == []
+        assert len(list(facts({1: LedgerShown()}, theirs, Allowance()))) == 1
+    for answers in ({}, {"wrong_key": "added"}):
+        theirs = {1: LedgerShown(answers=answers)}
+        assert len(list(facts({1: LedgerShown()}, theirs, Allowance(), ["wrong_key"]))) == 1
+
+
+def test_behind_a_handover_everything_counts_that_can_be_found() -> None:
+    torn = Scans((0, 0), (), (in_log(0, A), in_log(1, B, offset=2000)), {}, {}, {0: "a torn end"})
+    sound = Sound({}, {0: 2000}, (0, 0), {}, set(), {0})
+    assert list(scans({1: ledger(A)}, torn, sound, Allowance())) == []
+    assert len(list(scans({1: ledger(A)}, torn, sound.without_excuses(), Allowance()))) == 2
+
+
 def test_two_readers_must_list_the_same_records() -> None:
     assert list(listed(scanned(in_log(0, A)), scanned(in_log(0, A)))) == []
     assert len(list(listed(scanned(in_log(0, A)), scanned(in_log(0, A, offset=1025))))) == 2

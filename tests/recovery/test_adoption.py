@@ -566,18 +566,40 @@ def test_what_a_bookie_wrote_of_a_deleted_ledger_may_be_protected_otherwise() ->
     assert adopted.rows.rows[8].digest_type is DigestType.CRC32
 
 
+def test_beside_a_deleted_ledger_the_others_stay_protected_as_declared() -> None:
+    ground = ours_and_a_bookie_s(deleted(8), replace(plain(1), change=4, fenced=True))
+    crc32 = digester(DigestType.CRC32)
+    ground.put_log(2, Log().add(entry_codec.encode(Entry(1, 50, 49, 3, b"123"), crc32)))
+    figures = ground.adopted().figures
+    assert figures.unreadable + figures.holes == 1
+
+
 def test_a_ledger_made_again_by_us_stays_protected_as_it_was() -> None:
     ground = Ground()
     end = ground.checkpoint(*entries(1, range(5)))
     ground.checkpoint(*entries(1, [0]))
     ground.state = replace(ground.state, rows_sequence=ground.put_rows(deleted(1, end)))
-    ground.put_index(deleted(1, end))
+    ground.put_index(deleted(1, end), ledgers=[1])
     crc32 = digester(DigestType.CRC32)
     later = [entry_codec.encode(Entry(1, one, one - 1, 3 * (one + 1), b"123"), crc32) for one in range(1, 9)]
     ground.put_log(2, Log().add(*later))
     ground.put_mark()
     adopted = ground.adopted()
-    assert adopted.figures.holes == 8
+    assert adopted.figures.unreadable + adopted.figures.holes == 8
+    assert adopted.rows.rows[1].digest_type is DigestType.CRC32C
+
+
+def test_a_ledger_made_again_by_us_is_sound_though_the_deleted_one_was_protected_otherwise() -> None:
+    ground = Ground()
+    crc32 = digester(DigestType.CRC32)
+    end = ground.checkpoint(
+        *(entry_codec.encode(Entry(1, one, one - 1, 3 * (one + 1), b"123"), crc32) for one in range(8))
+    )
+    ground.checkpoint(*entries(1, range(2)))
+    ground.state = replace(ground.state, rows_sequence=ground.put_rows(deleted(1, end)))
+    ground.put_mark()
+    adopted = ground.adopted()
+    assert (adopted.findings, adopted.figures.unreadable, adopted.figures.holes) == ((), 0, 0)
     assert adopted.rows.rows[1].digest_type is DigestType.CRC32C
 
 

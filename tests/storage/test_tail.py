@@ -407,7 +407,7 @@ def test_a_claim_with_an_entry_that_is_durable_stays() -> None:
 def eventful() -> Tail:
     tail = Tail(7, LedgerEnd(9, 50), replace(FENCED, digest_type=DigestType.MAC, explicit_lac=b"packet"))
     tail.settle(tail.place_bytes(Head(7, 10, 8, 60), bytes(60)))
-    tail.first_missing, tail.lost = 11, OSError("lost")
+    tail.prefix.first_missing, tail.lost = 11, OSError("lost")
     return tail
 
 
@@ -415,7 +415,7 @@ def test_behind_a_delete_it_is_another_ledger() -> None:
     tail = eventful()
     tail.restart(NEW)
     assert (tail.end, tail.is_claimed) == (EMPTY, False)
-    assert (tail.first_missing, tail.lac_seen, tail.lost) == (0, NO_ENTRY, None)
+    assert (tail.prefix.first_missing, tail.lac_seen, tail.lost) == (0, NO_ENTRY, None)
     tail.admit(STRANGER)
     assert entries(tail.append([b"new"], STRANGER).records) == [Entry(7, 0, -1, 3, b"new")]
     with pytest.raises(Unauthorized):
