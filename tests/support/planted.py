@@ -118,9 +118,10 @@ PLANTED = (
         "no-latch-after-an-error",
         "after an error nothing more is written to the file",
         COMMIT,
-        "        if not isinstance(error, DiskFull):\n            self._latch.fail(error)\n        elif",
+        "        if not isinstance(error, DiskFull):\n            self._latch.fail(error)\n"
+        "            return\n",
         "        if not isinstance(error, DiskFull):\n            self._tails.hand_back()\n"
-        "            self._journals.active._written_until = self._journals.active.end\n        elif",
+        "            self._journals.active._written_until = self._journals.active.end\n            return\n",
     ),
     _one(
         "append-many-not-atomic",
