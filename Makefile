@@ -31,7 +31,7 @@ test-slow: setup ## run the tests that take minutes: a hundred thousand mutated 
 crash-sim: setup ## crash the store in more than twenty thousand ways on a simulated disk (four minutes)
 	$(BIN)/python tests/support/crash_sim.py
 
-mutants: setup ## plant forty bugs in copies of the code, and see that each is found (six minutes)
+mutants: setup ## plant sixty bugs in copies of the code, and see that each is found (six minutes)
 	$(BIN)/python tests/support/mutants.py $(MUTANTS)
 
 interop: setup ## prove with the real Apache BookKeeper that it reads our files, and we its (three minutes; Maven)
