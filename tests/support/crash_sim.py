@@ -28,12 +28,15 @@ from simulated_store import Broken, Trouble, World, random_fault, sit_down
 
 from recovery.crashlab import FailedSync, KeepAll, LoseAll, Pages, RandomFate, Stopped, Tearing, Verb, When
 from recovery.founding import Layout
+from recovery.lineage import read_header
 from storage import filenames, lastmark
 from storage.codec.mark import Mark
+from storage.entry_logs import log_ids
 from storage.errors import StoreError
+from storage.outcome import Damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from promises import Promises
     from simulated_store import Shape
@@ -161,11 +164,13 @@ class Judge:
         if not {filenames.INDEX, filenames.LAST_MARK} <= set(_names(ledgers)):
             return Outcome(expected)
         self._figures.rebuilt += 1
-        is_ahead = _index_is_ahead(ledgers)
+        is_ahead, torn = _index_is_ahead(ledgers), _torn_headers(ledgers)
         ledgers.remove(filenames.INDEX)
         ledgers.sync()
         try:
-            seen = glance(self._open(disk))
+            # Two losses at once: a cut that destroys the sector of a header while its log is sealed, and the
+            # index. It is told, and what the logs hold is shown all the same.
+            seen = glance(self._open(disk, lambda finding: finding.startswith(torn)))
         except (StoreError, OSError, AssertionError) as error:
             return Outcome(None, f"refused without its index: {error!r}")
         wrong = "" if is_ahead else difference(expected, seen)
@@ -192,9 +197,9 @@ class Judge:
         lost = [ids for ids in expected if third.entries.get(ids) != expected[ids]]
         return Outcome(first, f"opened after an add it has lost {lost}" if third.entries != expected else "")
 
-    def _open(self, disk: SimulatedDisk) -> Store:
+    def _open(self, disk: SimulatedDisk, is_expected: Callable[[str], bool] = lambda _: False) -> Store:
         dice = Random(f"{self.seed} {len(disk.trace)}")
-        return sit_down(disk, self.shape.config, dice).store
+        return sit_down(disk, self.shape.config, dice, is_expected).store
 
     # ── what may happen at a moment ───────────────────────────────────────────────────────────────────
 
@@ -285,6 +290,13 @@ def _index_is_ahead(ledgers: Directory) -> bool:
     assert isinstance(mark, Mark)
     assert mark.trailer is not None
     return index.state().generation > mark.trailer.generation
+
+
+def _torn_headers(ledgers: Directory) -> tuple[str, ...]:
+    """How a finding begins that is about an entry log whose header is neither old nor new."""
+    headers = {log_id: read_header(ledgers, log_id) for log_id in log_ids(ledgers)}
+    torn = [log_id for log_id, header in headers.items() if isinstance(header, Damaged)]
+    return tuple(f"ELG-001 {filenames.entry_log(log_id)}@0" for log_id in torn)
 
 
 def _names(directory: Directory) -> list[str]:

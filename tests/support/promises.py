@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fact_promises import Fact, FactPromises
 
 from storage.entry import NO_ENTRY, Entry
-from storage.errors import NoSuchEntry
+from storage.errors import AnswerUnknown, NoSuchEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,10 +58,17 @@ def glance(store: Store) -> Seen:
         ledger = ledger_of(store, ledger_id)
         last = ledger.last_entry_id
         ends[ledger_id] = last, ledger.last_add_confirmed
-        facts[ledger_id] = Fact(ledger.is_fenced, ledger.explicit_lac, ledger.digest_type)
+        facts[ledger_id] = Fact(_is_fenced(ledger), ledger.explicit_lac, ledger.digest_type)
         for entry in _entries(ledger, NO_ENTRY if last is None else last):
             entries[ledger_id, entry.entry_id] = entry
     return Seen(entries, ends, facts)
+
+
+def _is_fenced(ledger: Ledger) -> bool:
+    try:
+        return ledger.is_fenced
+    except AnswerUnknown:  # where something was lost, which an opening has reported
+        return False
 
 
 def ledger_of(store: Store, ledger_id: int) -> Ledger:
@@ -76,7 +83,7 @@ def _entries(ledger: Ledger, last: int) -> Iterator[Entry]:
             for entry in ledger.entries(at, last):
                 yield entry
                 at = entry.entry_id + 1
-        except NoSuchEntry as missing:
+        except (NoSuchEntry, AnswerUnknown) as missing:
             if missing.entry_id != at:
                 raise AssertionError(f"a scan from {at} misses entry {missing.entry_id}") from missing
             at += 1
