@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SMALL = ("--entries", 1500, "--seconds", 10, "--size", 500, "--ledgers", 3)
-COMMAND = [sys.executable, "-c", "from recovery.shell.main import main; main()"]
+# Whoever runs the tests in the background of a shell has the interrupt ignored, and a child inherits that.
+HEARS_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+COMMAND = [sys.executable, "-c", f"{HEARS_INTERRUPTS}; from recovery.shell.main import main; main()"]
 WORKLOAD = Workload(entries=100, size=100, ledgers=2)
 PATIENCE_S = 60
 
