@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAVY = ("numpy", "rich", "lmdb", "msgpack", "crc32c", "asyncio", "pyspark")
-COMMAND = [sys.executable, "-c", "from recovery.shell.main import main; main()"]
+# Whoever runs the tests in the background of a shell has the interrupt ignored, and a child inherits that.
+HEARS_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+COMMAND = [sys.executable, "-c", f"{HEARS_INTERRUPTS}; from recovery.shell.main import main; main()"]
 
 
 @pytest.fixture
