@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -528,6 +529,18 @@ def test_a_lost_journal_is_named(path: Path) -> None:
     found = refused(path, CorruptionError)
     assert isinstance(found, CorruptionError)
     assert (found.file, found.finding) == (journal.name, "MRK-002")
+
+
+def test_a_lost_journal_that_only_the_mark_s_trailer_names_is_named(path: Path) -> None:
+    mark = path / LEDGERS / "lastMark"
+    found = mark_codec.decode(mark.read_bytes())
+    assert isinstance(found, mark_codec.Mark)
+    assert found.trailer is not None
+    newer = replace(found.trailer, newest_journal=int(newest_journal(path).stem, 16) + 1)
+    mark.write_bytes(mark_codec.encode(replace(found, trailer=newer)))
+    refusal = refused(path, CorruptionError)
+    assert isinstance(refusal, CorruptionError)
+    assert (refusal.file, refusal.finding) == (f"{newer.newest_journal:x}.txn", "MRK-002")
 
 
 def test_a_lost_or_shortened_entry_log_is_named(path: Path) -> None:
