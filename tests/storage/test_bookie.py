@@ -458,6 +458,7 @@ def test_what_a_deleted_ledger_has_lost_is_not_told_to_the_next_of_its_id() -> N
     bookie.delete(7)
     add(bookie, WRITER, 0)
     bookie.force(7)
+    assert bookie.entry_ids(7) == [range(1)]
 
 
 def test_a_force_after_a_failed_sync_fails() -> None:

@@ -270,6 +270,8 @@ def test_who_was_admitted_is_not_asked_again() -> None:
     tail = claimed()
     tail.facts = replace(KNOWN, master_key=STRANGER.master_key)  # as nobody does
     tail.admit(WRITER)
+    with pytest.raises(Unauthorized):
+        tail.admit(replace(WRITER))  # another one, of whom nothing is remembered
 
 
 # ── a key that nothing proves ────────────────────────────────────────────────────────────────────────────
