@@ -25,18 +25,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recovery.shell import options
-from recovery.shell.columns import Align, Column, Tone
-from recovery.shell.entry_cells import free_text
+from recovery.shell import options, upright
 from recovery.shell.exits import CannotDo, Exit, say
 from recovery.shell.tally import counted
 from recovery.shell.writers import Form, writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from recovery.handover import HandedOver
-    from recovery.shell.columns import Cell, Row
+    from recovery.shell.columns import Row
 
 _MEANINGS = {
     "ledgers": "that exist",
@@ -98,8 +96,8 @@ def command(
     except StoreError as error:
         raise CannotDo(str(error)) from error
     row = _row(path, done)
-    out = writer(form, _COLUMNS)
-    for line in _upright(row) if form is Form.TABLE else [row]:
+    out = writer(form, upright.COLUMNS)
+    for line in upright.lines(row, _MEANINGS, _BAD_UNLESS_ZERO) if form is Form.TABLE else [row]:
         out.row(line)
     out.end()
     for told in (*_warnings(done), *_next_steps(path, done)):
@@ -129,22 +127,6 @@ def _row(path: Path, done: HandedOver) -> Row:
         "limbo": len(done.limbo),
         "findings": len(done.findings),
     }
-
-
-def _grouped(row: Mapping[str, Cell], name: str) -> str:
-    return f"{row[name]:,}"
-
-
-_COLUMNS = [Column("figure"), Column("value", Align.RIGHT, text=_grouped), Column("meaning", text=free_text)]
-
-
-def _upright(row: Row) -> Iterator[Row]:
-    """A line for each figure."""
-    for name, meaning in _MEANINGS.items():
-        line: Row = {"figure": name, "value": row[name], "meaning": meaning}
-        if name in _BAD_UNLESS_ZERO and row[name]:
-            line["tone"] = Tone.BAD.value
-        yield line
 
 
 # ── what a person has to know ────────────────────────────────────────────────────────────────────────────

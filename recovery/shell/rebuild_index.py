@@ -20,18 +20,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recovery.shell import options
-from recovery.shell.columns import Align, Column, Tone
-from recovery.shell.entry_cells import free_text
+from recovery.shell import options, upright
 from recovery.shell.exits import CannotDo, Exit, say
 from recovery.shell.tally import counted
 from recovery.shell.writers import Form, writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from recovery.remaking import Remade
-    from recovery.shell.columns import Cell, Row
+    from recovery.shell.columns import Row
     from storage.report import RebuildProgress
 
 _MEANINGS = {
@@ -73,8 +69,8 @@ def command(ctx: click.Context, directory: str, form: Form) -> None:
         row, findings = _remake(Path(directory))
     except StoreError as error:
         raise CannotDo(str(error)) from error
-    out = writer(form, _COLUMNS)
-    for line in _upright(row) if form is Form.TABLE else [row]:
+    out = writer(form, upright.COLUMNS)
+    for line in upright.lines(row, _MEANINGS, _BAD_UNLESS_ZERO) if form is Form.TABLE else [row]:
         out.row(line)
     out.end()
     for finding in findings:
@@ -132,22 +128,6 @@ def _row(path: Path, remade: Remade, old_index: str | None) -> Row:
         "findings": len(remade.findings),
         "old_index": old_index,
     }
-
-
-def _grouped(row: Mapping[str, Cell], name: str) -> str:
-    return f"{row[name]:,}"
-
-
-_COLUMNS = [Column("figure"), Column("value", Align.RIGHT, text=_grouped), Column("meaning", text=free_text)]
-
-
-def _upright(row: Row) -> Iterator[Row]:
-    """A line for each figure."""
-    for name, meaning in _MEANINGS.items():
-        line: Row = {"figure": name, "value": row[name], "meaning": meaning}
-        if name in _BAD_UNLESS_ZERO and row[name]:
-            line["tone"] = Tone.BAD.value
-        yield line
 
 
 def _verdict(row: Row) -> str:
