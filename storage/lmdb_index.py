@@ -3,6 +3,9 @@
 index           the index
 index.draft     one under construction; it gets the name when it is whole and durable
 index.damaged   what had the name before
+
+In it LMDB's own files, and the checksums of their pages, `sums`: nothing is given to LMDB that is not what
+LMDB wrote. A commit is LMDB's first, and is answered when its checksums are durable too.
 """
 
 from __future__ import annotations
@@ -10,16 +13,17 @@ from __future__ import annotations
 import errno
 import operator
 from array import array
+from contextlib import ExitStack
 from itertools import islice, pairwise, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from storage import filenames
+from storage import filenames, page_sums
 from storage.codec import index as codec
 from storage.codec import index_state as state_codec
-from storage.codec import lmdb_meta
 from storage.codec import row as row_codec
 from storage.entry import ID_MAX
+from storage.gate import Gate
 from storage.index import NoIndex
 from storage.lmdb_environment import (
     Batch,
@@ -30,6 +34,7 @@ from storage.lmdb_environment import (
     view_environment,
 )
 from storage.outcome import Damaged, Flaw
+from storage.page_sums import PageSums
 
 if TYPE_CHECKING:
     import os
@@ -40,13 +45,19 @@ if TYPE_CHECKING:
     from storage.index_state import IndexState
     from storage.row import LedgerRow
 
-    _OpenEnvironment = Callable[[os.PathLike[str], int], LmdbEnvironment | Damaged]
+    _Commit = Callable[[Batch, bytes | None], None]
 
 _DATA = "data.mdb"
 _DRAFT = filenames.draft(filenames.INDEX)
 _DAMAGED = filenames.damaged(filenames.INDEX)
 _LEDGERS_AT_ONCE = 1000
 _ROWS_AT_ONCE = 1000
+_LOOKS_MAX = 3
+
+# Guessed generously: a page is at least a quarter full, and a tree has a few levels.
+_PAGES_OF_A_COMMIT = 64
+_PAGES_OF_A_KEY = 4
+_BYTES_OF_A_PAGE = 1024
 
 
 class LmdbPlace:
@@ -61,33 +72,55 @@ class LmdbPlace:
         self._map_size = map_size
 
     def open(self) -> LmdbIndex | NoIndex | Damaged:
-        return self._open_if_whole(open_environment)
+        return self._opened(self._open_for_writing)
 
     def view(self) -> LmdbIndex | NoIndex | Damaged:
         """The same for reading only, also beside another process that writes. Leaves every file as it is."""
-        return self._open_if_whole(view_environment)
+        return self._opened(self._open_for_reading)
 
-    def _open_if_whole(self, open_it: _OpenEnvironment) -> LmdbIndex | NoIndex | Damaged:
+    def _opened(
+        self, open_it: Callable[[Directory, ReadFile], LmdbIndex | Damaged]
+    ) -> LmdbIndex | NoIndex | Damaged:
         if filenames.INDEX not in self._directory.names():
             return NoIndex()
         inner = self._directory.directory(filenames.INDEX)
         try:
-            file = inner.open(_DATA)
+            data = inner.open(_DATA)
         except (FileNotFoundError, NotADirectoryError):  # LMDB itself would make one
             return Damaged(0, Flaw.FILE_SHORT, f"no {_DATA}")
-        with file:
-            damage = _damage(file)
-        return damage or self._open_whole(inner, open_it)
+        with ExitStack() as unless_opened:
+            unless_opened.callback(data.close)
+            index = open_it(inner, data)
+            if isinstance(index, LmdbIndex):
+                unless_opened.pop_all()
+        return index
 
-    def _open_whole(self, inner: Directory, open_it: _OpenEnvironment) -> LmdbIndex | Damaged:
-        environment = open_it(self._path / filenames.INDEX, self._map_size)
+    def _open_for_writing(self, inner: Directory, data: ReadFile) -> LmdbIndex | Damaged:
+        sums = _verified(inner, data)
+        if isinstance(sums, Damaged):
+            return sums
+        environment = _checked(open_environment(self._path / filenames.INDEX, self._map_size))
         if isinstance(environment, Damaged):
             return environment
-        state = state_codec.decode(environment.state())
-        if isinstance(state, Damaged):
-            environment.close()
-            return state
-        return LmdbIndex(environment, inner, self._directory)
+        if sums.is_ahead:
+            with ExitStack() as unless_durable:
+                unless_durable.callback(environment.close)
+                # What a killed process has written may be in the memory of the system alone. Durable before
+                # its checksums are: those of what a power cut takes back would call what it leaves damaged.
+                environment.sync()
+                sums.rewrite()
+                unless_durable.pop_all()
+        return LmdbIndex(environment, sums, inner, self._directory)
+
+    def _open_for_reading(self, inner: Directory, data: ReadFile) -> LmdbIndex | Damaged:
+        with data:
+            damage = _damage_beside_a_writer(inner, data)
+        if damage:
+            return damage
+        environment = _checked(view_environment(self._path / filenames.INDEX, self._map_size))
+        if isinstance(environment, Damaged):
+            return environment
+        return LmdbIndex(environment, None, inner, self._directory)
 
     def draft(self) -> LmdbDraft:
         inner = self._directory.directory(_DRAFT)
@@ -97,17 +130,44 @@ class LmdbPlace:
         return LmdbDraft(self, environment, inner, self._directory)
 
 
-def _damage(file: ReadFile) -> Damaged | None:
-    """What forbids to map the file: whoever reads a page behind its end through a map is killed."""
-    first = lmdb_meta.decode(file.read(0, lmdb_meta.SIZE))
-    if isinstance(first, Damaged):
-        return first
-    second = lmdb_meta.decode(file.read(first.page_size, lmdb_meta.SIZE))
-    if isinstance(second, Damaged):
-        return Damaged(first.page_size + second.offset, second.flaw, second.detail)
-    end = max(first, second, key=lambda meta: meta.number).end
-    size = file.size()  # asked last: another process may write, and its file only grows
-    return Damaged(size, Flaw.FILE_SHORT, f"{size} of {end} bytes") if size < end else None
+def _verified(inner: Directory, data: ReadFile) -> PageSums | Damaged:
+    """The checksums of a file that may be mapped."""
+    head = page_sums.read_head(data)
+    if isinstance(head, Damaged):
+        return head
+    # Whoever reads a page behind the file's end through a map is killed.
+    end = head.meta.end
+    size = data.size()  # asked last: another process may write, and its file only grows
+    if size < end:
+        return Damaged(size, Flaw.FILE_SHORT, f"{size} of {end} bytes")
+    return page_sums.verified(inner, data, head)
+
+
+def _damage_beside_a_writer(inner: Directory, data: ReadFile) -> Damaged | None:
+    """What is damaged in an index that another process may be writing to.
+
+    As long as the same transaction counts, nobody writes over what it leads to, and what is wrong is damage.
+    If another one counts by now, then a writer lives, which has verified all of it when it came.
+    """
+    for _ in range(_LOOKS_MAX):
+        before = page_sums.read_head(data)
+        found = _verified(inner, data)
+        if not isinstance(found, Damaged):
+            return None
+        if page_sums.read_head(data) == before:
+            return found
+    return None
+
+
+def _checked(environment: LmdbEnvironment | Damaged) -> LmdbEnvironment | Damaged:
+    """The environment, if its state is one; otherwise it is closed."""
+    if isinstance(environment, Damaged):
+        return environment
+    state = state_codec.decode(environment.state())
+    if isinstance(state, Damaged):
+        environment.close()
+        return state
+    return environment
 
 
 def _empty(directory: Directory) -> None:
@@ -127,13 +187,14 @@ class LmdbDraft:
         self._directory = directory
 
     def change(self) -> LmdbChange:
-        return LmdbChange(self._environment)
+        # Its pages get their checksums when it is published: until then nobody believes it.
+        return LmdbChange(self._environment.commit)
 
     def publish(self) -> LmdbIndex:
         # Before the rename: a durable name must never precede durable content.
         self._environment.sync()
         self._environment.close()
-        self._inner.sync()
+        self._sum_up()  # and LMDB's names become durable with that of the checksums
         self._put_aside()
         self._directory.rename(_DRAFT, filenames.INDEX)
         # Before anybody relies on it: LMDB never syncs a directory.
@@ -141,6 +202,15 @@ class LmdbDraft:
         index = self._place.open()
         assert isinstance(index, LmdbIndex), f"published as {index}"
         return index
+
+    def _sum_up(self) -> None:
+        with self._inner.open(_DATA) as data:
+            pages = page_sums.all_pages(data)
+            if isinstance(pages, Damaged):
+                raise OSError(errno.EIO, f"the new index: {pages}", self._inner.path)
+            sums = PageSums(self._inner, data, pages)
+            sums.rewrite()
+            sums.close()
 
     def _put_aside(self) -> None:
         names = self._directory.names()
@@ -156,10 +226,14 @@ class LmdbDraft:
 class LmdbIndex:
     """An open index."""
 
-    def __init__(self, environment: LmdbEnvironment, inner: Directory, directory: Directory) -> None:
+    def __init__(
+        self, environment: LmdbEnvironment, sums: PageSums | None, inner: Directory, directory: Directory
+    ) -> None:
         self._environment = environment
+        self._sums = sums
         self._inner = inner
         self._directory = directory
+        self._committing = Gate(inner.path)
 
     def state(self) -> IndexState:
         state = state_codec.decode(self._environment.state())
@@ -229,7 +303,19 @@ class LmdbIndex:
         return row
 
     def change(self) -> LmdbChange:
-        return LmdbChange(self._environment)
+        return LmdbChange(self._commit)
+
+    def _commit(self, batch: Batch, state: bytes | None) -> None:
+        self._committing.enter()
+        try:
+            if self._sums is None:
+                self._environment.commit(batch, state)  # LMDB refuses: opened for reading
+                return
+            self._sums.prepare(_record_size(batch, state, self._sums.count))
+            self._environment.commit(batch, state)
+            self._sums.note()
+        finally:
+            self._committing.leave()
 
     def sync(self) -> None:
         self._environment.sync()
@@ -237,14 +323,27 @@ class LmdbIndex:
         self._directory.sync()
 
     def close(self) -> None:
+        self._committing.close()
         self._environment.close()
+        if self._sums is not None:
+            self._sums.close()
+
+
+def _record_size(batch: Batch, state: bytes | None, pages: int) -> int:
+    """About what the checksums of the pages take that a commit will write, rather more than less."""
+    keys = len(batch.runs) + len(batch.removed) + len(batch.rows)
+    size = sum(len(run.entry_ids) for run in batch.runs) * codec.VALUE_SIZE
+    size += sum(map(len, batch.rows.values())) + len(state or b"")
+    written = _PAGES_OF_A_COMMIT + _PAGES_OF_A_KEY * keys + size // _BYTES_OF_A_PAGE
+    gone = written + (pages if batch.removed else 0)
+    return page_sums.record_size(written, gone)
 
 
 class LmdbChange:
     """In memory until the commit, 16 bytes an entry: in a map that is too small LMDB has to start again."""
 
-    def __init__(self, environment: LmdbEnvironment) -> None:
-        self._environment = environment
+    def __init__(self, commit: _Commit) -> None:
+        self._commit = commit
         self._batch: Batch | None = Batch()
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], locations: Sequence[int]) -> None:
@@ -262,7 +361,7 @@ class LmdbChange:
 
     def commit(self, state: IndexState | None) -> None:
         batch, self._batch = self._open_batch(), None
-        self._environment.commit(batch, None if state is None else state_codec.encode(state))
+        self._commit(batch, None if state is None else state_codec.encode(state))
 
     def _open_batch(self) -> Batch:
         assert self._batch is not None, "the change is over"

@@ -86,6 +86,8 @@ SECOND_HALVES = {
 }
 
 RECOVERY_MAY_SEE: dict[str, set[str]] = {
+    "fields": set(),
+    "anatomy": {"fields"},
     "decision": set(),
     "declared": set(),
     "chain": {"decision"},
@@ -138,7 +140,8 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
     },
     "crashlab": {"crashlab"},
     "demo": {"opening"},
-    "shell": {"demo", "founding", "handover", "remaking", "shell", "view", "viewing"},
+    "proving": {"anatomy", "crashlab", "fields", "founding", "indexing", "leftovers", "opening", "replay"},
+    "shell": {"anatomy", "fields", "demo", "founding", "handover", "remaking", "shell", "view", "viewing"},
 }
 
 OWNERS = {

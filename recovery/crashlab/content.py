@@ -83,6 +83,22 @@ class Content:
             self.sizes = (*self.sizes, end)
         self._digest = None
 
+    def truncate(self, size: int) -> None:
+        """Cuts the file off, or lengthens it by zeros; like a write it waits for a sync."""
+        count = _ceil(size, self.sector_size)
+        if size < self.size:
+            # Were it lengthened again, zeros would be read there: they have to reach the platter too.
+            for index in range(count, len(self._cache)):
+                self._put(index, self._zero)
+            del self._cache[count:]
+            if rest := size % self.sector_size:
+                self._put(count - 1, self._cache[-1][:rest] + self._zero[rest:])
+        self._cache += [self._zero] * (count - len(self._cache))
+        if size != self.size:
+            self.size = size
+            self.sizes = (*self.sizes, size)
+        self._digest = None
+
     def _put(self, index: int, sector: bytes) -> None:
         if sector == self._zero:  # one object for all of them keeps digests of zero-filled files cheap
             sector = self._zero
@@ -93,7 +109,21 @@ class Content:
         """Writes back all that waits."""
         for index in self.sectors:
             self._keep(index)
+        if self.sizes:
+            self._keep_size()
         self._mark_clean()
+
+    def sync_range(self, offset: int, size: int) -> None:
+        """Writes back these bytes and the size that they need, as a write with O_DSYNC does."""
+        for index in range(offset // self.sector_size, _ceil(offset + size, self.sector_size)):
+            if self.sectors.pop(index, None) is not None:
+                self._keep(index)
+        if self.sizes and self._durable_size == self.size:
+            self.sizes = ()
+
+    def _keep_size(self) -> None:
+        self._durable_size = self.size
+        del self._platter[_ceil(self.size, self.sector_size) :]
 
     def fail_sync(self, seed: int, pages: Pages) -> None:
         """Writes back some of what waits and calls all of it clean: no later sync writes the rest."""
@@ -101,17 +131,17 @@ class Content:
         for index in sorted(self.sectors):
             if choose.random() < 0.5:
                 self._keep(index)
-            elif pages is Pages.EVICTED:
+            elif pages is Pages.EVICTED and index < len(self._cache):
                 self._cache[index] = self._platter[index] if index < len(self._platter) else self._zero
                 self._digest = None
         if self.sizes and choose.random() < 0.5:
-            self._durable_size = self.size
+            self._keep_size()
         self._mark_clean()
         self._forgot = True
 
     def _keep(self, index: int) -> None:
         self._platter += [self._zero] * (index + 1 - len(self._platter))
-        self._platter[index] = self._cache[index]
+        self._platter[index] = self._cache[index] if index < len(self._cache) else self._zero
         # Bytes bring their size along, even one that an earlier, failed sync forgot.
         self._durable_size = max(self._durable_size, min(self.size, (index + 1) * self.sector_size))
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 ATOM = 512
-_NEWEST = Newest()
+NEWEST = Newest()
 REACHED = Reached()
 
 
@@ -78,7 +78,7 @@ class KeepAll:
     """Everything survives, as after a kill, but on the platter."""
 
     def survivors(self, pending: Pending) -> Survivors:
-        return dict.fromkeys(pending.units, _NEWEST)
+        return dict.fromkeys(pending.units, NEWEST)
 
 
 @dataclass(frozen=True)
@@ -92,17 +92,17 @@ class RandomFate:
         draw = Random(self.seed)
         survivors: Survivors = {}
         for names in pending.names_by_directory.values():
-            survivors |= dict.fromkeys(_draw_some(draw, names), _NEWEST)
+            survivors |= dict.fromkeys(_draw_some(draw, names), NEWEST)
         for file in pending.files:
             sectors = pending.sectors_by_file.get(file, ())
             survivors |= {unit: self._sector(draw, pending, unit) for unit in _draw_some(draw, sectors)}
             if growth := pending.size_of.get(file):
-                survivors[growth] = draw.choice((_NEWEST, REACHED, _draw_version(draw, growth.versions)))
+                survivors[growth] = draw.choice((NEWEST, REACHED, _draw_version(draw, growth.versions)))
         return survivors
 
     def _sector(self, draw: Random, pending: Pending, unit: PendingSector) -> Survival:
         if draw.random() < 0.7:
-            return _NEWEST
+            return NEWEST
         choices: list[Survival] = [_draw_version(draw, unit.versions)]
         if self.tearing is not Tearing.WHOLE:
             choices += torn(pending.sector_size)
@@ -118,7 +118,7 @@ def torn(sector_size: int) -> list[Survival]:
 
 def keep(pending: Pending, label: str, units: Iterable[Unit]) -> Exactly:
     """The fate in which these units survive whole, and files are as long as that needs."""
-    kept: Survivors = dict.fromkeys(units, _NEWEST)
+    kept: Survivors = dict.fromkeys(units, NEWEST)
     for file, growth in pending.size_of.items():
         if growth not in kept and any(unit in kept for unit in pending.sectors_by_file.get(file, ())):
             kept[growth] = REACHED

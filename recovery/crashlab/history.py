@@ -79,9 +79,9 @@ class Op:
         return f"{self.kind} {words}" + ("" if self.is_acked else " (not acknowledged)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class History:
-    """Everything that was asked up to a moment, in that order."""
+    """Everything that was asked up to a moment, in that order. Two are the same when they are one."""
 
     ops: tuple[Op, ...] = ()
 

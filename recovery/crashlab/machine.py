@@ -75,7 +75,7 @@ class Machine:
         return Operation(len(self.trace) + 1, verb, path, offset, size, target)
 
     def perform(
-        self, operation: Operation, act: Callable[[Extent], None], own_fault: Fault | None = None
+        self, operation: Operation, act: Callable[[Extent], object], own_fault: Fault | None = None
     ) -> None:
         """Does as much of an operation as it is granted, and raises what it meets."""
         for watcher in self.watchers:
@@ -91,7 +91,7 @@ class Machine:
         if fault:
             raise _error(fault, operation.path)
 
-    def _stop(self, operation: Operation, act: Callable[[Extent], None]) -> None:
+    def _stop(self, operation: Operation, act: Callable[[Extent], object]) -> None:
         extent = self._last_extent(operation)
         if extent != NOTHING:
             act(extent)

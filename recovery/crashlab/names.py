@@ -6,7 +6,7 @@ order among changes that were not synced.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ class NameChange:
     node: int
     old: str | None = None
     new: str | None = None
+    number: int = field(default=0, compare=False)
+    """Its place among all changes of names on the disk, for systems that keep their order."""
 
     def apply(self, names: dict[str, int]) -> None:
         # By node, not by the old name: where an earlier change was lost, the old name may belong to another
@@ -40,6 +42,16 @@ class NameChange:
                 return f"remove {old}"
             case old, new:
                 return f"rename {old} to {new}"
+
+
+class LinkChange(NameChange):
+    """The same of a file that may have several names: each lives for itself."""
+
+    def apply(self, names: dict[str, int]) -> None:
+        if self.old is not None and names.get(self.old) == self.node:
+            del names[self.old]
+        if self.new is not None:
+            names[self.new] = self.node
 
 
 class Names:

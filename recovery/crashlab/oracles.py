@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from recovery.crashlab.history import NEVER, shortly
@@ -70,6 +71,7 @@ class _Write:
     value: Value | Nothing
 
 
+@lru_cache(maxsize=4)
 def _writes(history: History) -> dict[Key, list[_Write]]:
     """For each key that was ever added, everything that gave it a value or took it away."""
     found: defaultdict[Key, list[_Write]] = defaultdict(list)
@@ -99,6 +101,17 @@ def _possible(writes: list[_Write]) -> list[Value | Nothing]:
     begun_last = max((write.op.invoked for write in writes if write.op.is_acked), default=-1)
     possible = [write.value for write in writes if write.op.acked > begun_last]
     return possible if begun_last >= 0 else [*possible, ABSENT]
+
+
+def settled(history: History) -> list[tuple[Key, list[_Write]]]:
+    """The keys that must have one certain value now, each with the writes that could have made it."""
+    found = []
+    for key, writes in _writes(history).items():
+        begun_last = max((write.op.invoked for write in writes if write.op.is_acked), default=-1)
+        last = [write for write in writes if write.op.acked > begun_last]
+        if begun_last >= 0 and len(last) == 1 and last[0].value is not ABSENT:
+            found.append((key, last))
+    return found
 
 
 def _contrary(
@@ -287,7 +300,12 @@ class NoHang:
     seconds: float = 10.0
 
 
-Rule = Idempotent | ContinueAfterRecovery | FsckClean | OpenSucceedsOrNamed | NoHang
+@dataclass(frozen=True, slots=True)
+class ReadStays:
+    """What a recovery behind a kill has shown is there after a power cut, too: somebody may have read it."""
+
+
+Rule = Idempotent | ContinueAfterRecovery | FsckClean | OpenSucceedsOrNamed | NoHang | ReadStays
 
 DEFAULT: tuple[Oracle, ...] = (Durable(), NoFabrication(), NoResurrection(), Atomic())
 
@@ -310,6 +328,8 @@ __all__ = [
     "OpenSucceedsOrNamed",
     "Oracle",
     "PrefixPerStream",
+    "ReadStays",
     "Rule",
     "added_by",
+    "settled",
 ]

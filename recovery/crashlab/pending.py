@@ -21,6 +21,7 @@ class PendingName:
     directory: int
     index: int
     what: str = field(default="", compare=False)
+    number: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from recovery.crashlab.content import Content
-from recovery.crashlab.names import NameChange, Names
+from recovery.crashlab.names import LinkChange, NameChange, Names
 from recovery.crashlab.pending import Pending, PendingName, PendingSector, PendingSize
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 ROOT = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A rename into another directory, while it waits: an arrival there and a removal here."""
+
+    came: PendingName
+    went: PendingName
+
+
 class Platter:
     """Numbered files and directories; a name is an entry in a directory that gives a number."""
 
@@ -31,6 +40,10 @@ class Platter:
         self.files: dict[int, Content] = {}
         self.directories: dict[int, Names] = {ROOT: Names()}
         self._next = 1
+        self._changes = 0
+        self._moves: list[_Move] = []
+        self.linked: set[int] = set()
+        """The files that have had more than one name."""
         self._own: set[int] = {ROOT}  # the nodes that no copy shares
 
     def copy(self) -> Platter:
@@ -38,6 +51,8 @@ class Platter:
         twin = Platter(self.sector_size)
         twin.files, twin.directories = dict(self.files), dict(self.directories)
         twin._next, twin._own = self._next, set()
+        twin._changes, twin._moves = self._changes, self._moves.copy()
+        twin.linked = set(self.linked)
         self._own = set()
         return twin
 
@@ -53,15 +68,50 @@ class Platter:
             self._own.add(number)
         return self.directories[number]
 
-    def add_file(self, directory: int, name: str) -> None:
+    def add_file(self, directory: int, name: str) -> int:
         number = self._take_number()
         self.files[number] = Content(self.sector_size)
-        self.directory_to_change(directory).change(NameChange(number, new=name))
+        self.change_name(directory, number, new=name)
+        return number
 
-    def add_directory(self, directory: int, name: str) -> None:
+    def add_directory(self, directory: int, name: str) -> int:
         number = self._take_number()
         self.directories[number] = Names()
-        self.directory_to_change(directory).change(NameChange(number, new=name))
+        self.change_name(directory, number, new=name)
+        return number
+
+    def change_name(
+        self, directory: int, node: int, *, old: str | None = None, new: str | None = None
+    ) -> None:
+        """A name comes, goes, or becomes another one in the same directory."""
+        self._changes += 1
+        kind = LinkChange if node in self.linked else NameChange
+        self.directory_to_change(directory).change(kind(node, old, new, self._changes))
+
+    def link(self, node: int, directory: int, name: str) -> None:
+        """A further name of a file."""
+        self.linked.add(node)
+        self.change_name(directory, node, new=name)
+
+    def move(self, node: int, source: tuple[int, str], target: tuple[int, str]) -> None:
+        """A name goes from one directory to another: no crash leaves the node without either."""
+        self.change_name(target[0], node, new=target[1])
+        self.change_name(source[0], node, old=source[1])
+        places = (target[0], source[0])
+        came, went = (PendingName(number, len(self.directories[number].changes) - 1) for number in places)
+        self._moves.append(_Move(came, went))
+
+    def sync_names(self, directory: int) -> None:
+        """Writes back the names of a directory."""
+        # No system makes the removal of a renamed name durable and loses its arrival elsewhere.
+        with_it = {move.came.directory for move in self._moves if move.went.directory == directory}
+        for number in (directory, *with_it):
+            self.directory_to_change(number).sync()
+        # What is durable needs no partner, and the indexes belong to other changes from now on.
+        synced = {directory, *with_it}
+        self._moves = [
+            move for move in self._moves if not {move.came.directory, move.went.directory} & synced
+        ]
 
     def _take_number(self) -> int:
         number, self._next = self._next, self._next + 1
@@ -80,9 +130,27 @@ class Platter:
             number = found
         return number
 
+    def place_of(self, parts: tuple[str, ...]) -> tuple[int, str]:
+        """The directory and the name that a path ends with."""
+        return self.directory_at(parts[:-1], "/".join(parts)), parts[-1]
+
+    def node_at(self, parts: tuple[str, ...]) -> int:
+        """The number of the file or directory that has that path now."""
+        if not parts:
+            return ROOT
+        directory, name = self.place_of(parts)
+        found = self.directories[directory].seen.get(name)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/".join(parts))
+        return found
+
     def used(self) -> int:
         """Bytes that the named files occupy. A removed file is not counted, even while it is open."""
         return sum(self.files[number].allocated for _, number in self._seen() if number in self.files)
+
+    def seen(self) -> Iterator[tuple[str, int]]:
+        """Every path with its node, directories before what is in them."""
+        return self._seen()
 
     def _seen(self, number: int = ROOT, path: str = "") -> Iterator[tuple[str, int]]:
         for name, node in sorted(self.directories[number].seen.items()):
@@ -107,7 +175,7 @@ class Platter:
         return Pending(
             self.sector_size,
             tuple(
-                PendingName(number, index, f"{paths.get(number, '')}/: {change}")
+                PendingName(number, index, f"{paths.get(number, '')}/: {change}", change.number)
                 for number in directories
                 for index, change in enumerate(self.directories[number].changes)
             ),
@@ -125,6 +193,11 @@ class Platter:
             ),
         )
 
+    def _without_half_moves(self, names: dict[int, set[int]]) -> None:
+        for move in self._moves:
+            if move.came.index not in names.get(move.came.directory, ()):
+                names.get(move.went.directory, set()).discard(move.went.index)
+
     def _reachable(self) -> set[int]:
         found, waiting = {ROOT}, [ROOT]
         while waiting:
@@ -137,8 +210,10 @@ class Platter:
     def after_cut(self, survivors: Survivors) -> Platter:
         """The disk when the power is back: both layers are what survived."""
         names, sizes, sectors = _by_node(survivors)
+        self._without_half_moves(names)
         after = Platter(self.sector_size)
-        after._next, after._own = self._next, set()
+        after._next, after._changes, after._own = self._next, self._changes, set()
+        after.linked = set(self.linked)
         self._own = set()  # settled nodes are shared with the disk after the cut
         after.directories = {}
         waiting = [ROOT]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from recovery.shell.columns import Cell, Row
-    from recovery.shell.fields import Field
+    from recovery.fields import Field
 
 _TABLE_MAX = 8
 _END = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.shell import anatomy
+from recovery import anatomy
 from recovery.shell.exhibit import Exhibit
 from recovery.shell.tally import counted, reason
 from storage.codec import cookie, mark, rows

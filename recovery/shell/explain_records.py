@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.shell import anatomy
+from recovery import anatomy
 from recovery.shell.exhibit import Exhibit
 from recovery.shell.exits import CannotDo
-from recovery.shell.fields import Field
+from recovery.fields import Field
 from recovery.shell.journal_rows import JournalListing
 from recovery.shell.log_rows import LogListing
 from recovery.shell.tally import counted

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 import pytest
 
+from storage import page_sums
 from storage.codec import index_state as state_codec
 from storage.codec import row as row_codec
 from storage.index import NoIndex
@@ -25,6 +26,7 @@ from storage.index_state import IndexState
 from storage.lmdb_environment import Batch, LmdbEnvironment, Run
 from storage.lmdb_index import LmdbIndex, LmdbPlace
 from storage.outcome import Damaged, Flaw
+from storage.page_sums import PageSums, Snapshot
 from storage.posix_files import PosixDirectory
 from storage.row import LedgerRow
 
@@ -419,8 +421,10 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], int, Flaw]] = {
     "another magic": (both_metas(16, b"\0"), 0, Flaw.BAD_MAGIC),
     "a later format": (both_metas(20, b"\3"), 0, Flaw.FUTURE_VERSION),
     "no second meta": (second_meta(0, bytes(PAGE)), PAGE, Flaw.BAD_MAGIC),
-    "the root of all databases is elsewhere": (both_metas(128, b"\xee"), 0, Flaw.BAD_FIELD),
-    "no databases": (both_metas(128, b"\xff" * 8), 0, Flaw.BAD_FIELD),
+    "the root of all databases is elsewhere": (both_metas(128, b"\xee"), PAGE, Flaw.CHECKSUM),
+    "no databases": (both_metas(128, b"\xff" * 8), PAGE + 88, Flaw.BAD_FIELD),
+    "pages of two sizes": (second_meta(40, b"\0\x20"), PAGE, Flaw.BAD_FIELD),
+    "a transaction of the other page": (both_metas(144, b"\x45"), 0, Flaw.OTHER_PLACE),
 }
 
 
@@ -446,7 +450,7 @@ def test_a_file_is_as_long_as_its_later_meta_says(place: LmdbPlace, data: Path) 
 
 
 def foreign(path: Path, **databases: dict[bytes, bytes] | None) -> None:
-    """An LMDB file with these databases; `None` stands for one of places."""
+    """An LMDB file with these databases, and its checksums; `None` stands for one of places."""
     with lmdb.open(str(path / "index"), max_dbs=4) as environment:
         for name, content in databases.items():
             if content is None:
@@ -456,6 +460,18 @@ def foreign(path: Path, **databases: dict[bytes, bytes] | None) -> None:
             with environment.begin(database, write=True) as transaction:
                 for key, value in content.items():
                     transaction.put(key, value)
+    sum_up(path / "index")
+
+
+def sum_up(path: Path) -> None:
+    """Gives an LMDB file that was made without us the checksums of its pages."""
+    directory = PosixDirectory(path)
+    data = directory.open("data.mdb")
+    pages = page_sums.all_pages(data)
+    assert isinstance(pages, Snapshot), pages
+    sums = PageSums(directory, data, pages)
+    sums.rewrite()
+    sums.close()
 
 
 GOOD_STATE = state_codec.encode(IndexState(3))
@@ -629,7 +645,14 @@ def test_a_draft_s_names_are_durable_before_it_is_renamed_and_the_index_s_before
     place = LmdbPlace(NotingDirectory(ledgers, noted), ledgers, MAP_SIZE)
 
     index = made(place)
-    made_in_order = ["sync", "close", "sync index.draft", "rename index.draft index", "sync ledgers"]
+    made_in_order = [
+        "sync",
+        "close",
+        "rename sums.draft sums",
+        "sync index.draft",
+        "rename index.draft index",
+        "sync ledgers",
+    ]
     assert noted == made_in_order
 
     noted.clear()

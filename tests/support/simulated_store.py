@@ -33,6 +33,7 @@ from recovery.crashlab import (
 )
 from recovery.founding import Layout
 from recovery.opening import Opening, Surroundings
+from recovery.proving.crew import Hand
 from storage.codec import entry as entry_codec
 from storage.codec import record as record_codec
 from storage.codec.digest import Digester
@@ -75,35 +76,13 @@ class Broken(AssertionError):
 # ── surroundings ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-class SteppedWorker:
+class SteppedWorker(Hand):
     """A worker that goes on when the scheduler says so."""
-
-    def __init__(
-        self, name: str, step: Callable[[], Pause], on_failure: Callable[[BaseException], None]
-    ) -> None:
-        self.name = name
-        self.is_awake = False
-        self._step = step
-        self._on_failure = on_failure
-        self._is_gone = False
-
-    def wake(self) -> None:
-        self.is_awake = not self._is_gone
-
-    def stop(self) -> None:
-        self._is_gone, self.is_awake = True, False
 
     def play(self) -> None:
         """One step. A pause is over whenever the scheduler comes back."""
-        self.is_awake = False
-        try:
-            pause = self._step()
-        except Exception as error:
-            self.stop()
-            self._on_failure(error)
-            return
-        if pause is not None:
-            self.wake()
+        self.step()
+        self.elapse()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,16 @@ from file_index import FileIndexPlace
 from recovery.crashlab import LoseAll, SimulatedDisk
 from recovery.founding import Layout
 from recovery.opening import Opening, Surroundings
+from recovery.proving.crew import Crew
 from storage import lastmark
 from storage.codec.mark import Mark
 from storage.config import StoreConfig
-from storage.worker import AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from storage.codec.mark import Trailer
     from storage.files import Directory
     from storage.position import JournalPosition
     from storage.store import Store
-    from storage.worker import Pause
 
 SMALL = StoreConfig(
     memtable_size_max=256 << 10,
@@ -38,68 +35,6 @@ SMALL = StoreConfig(
 
 JOURNAL = "journal/current"
 LEDGERS = "ledgers/current"
-
-
-class Hand:
-    """A worker that steps only when its crew runs."""
-
-    def __init__(
-        self, name: str, step: Callable[[], Pause], on_failure: Callable[[BaseException], None]
-    ) -> None:
-        self.name = name
-        self.pause: Pause = None
-        """What it asked for when it last rested."""
-        self._step = step
-        self._on_failure = on_failure
-        self._awake = False
-        self._gone = False
-
-    def wake(self) -> None:
-        self._awake = True
-
-    def stop(self) -> None:
-        self._gone = True
-
-    def step(self) -> bool:
-        """Whether there was anything to do."""
-        if self._gone or not self._awake:
-            return False
-        self._awake = False
-        try:
-            self.pause = self._step()
-        except Exception as error:
-            self._gone = True
-            self._on_failure(error)
-            return True
-        self._awake = self._awake or self.pause == AT_ONCE
-        return True
-
-    def elapse(self) -> None:
-        """The pause it asked for is over."""
-        self._awake = self._awake or self.pause is not None
-
-
-class Crew:
-    """The workers of one store."""
-
-    def __init__(self) -> None:
-        self.hands: dict[str, Hand] = {}
-
-    def hire(self, name: str, step: Callable[[], Pause], on_failure: Callable[[BaseException], None]) -> Hand:
-        self.hands[name] = Hand(name, step, on_failure)
-        return self.hands[name]
-
-    def run(self) -> None:
-        """Until nobody has anything to do at once."""
-        while any(hand.step() for hand in self.hands.values()):
-            pass
-
-    def elapse(self) -> None:
-        """Runs, lets every pause end, and runs again."""
-        self.run()
-        for hand in self.hands.values():
-            hand.elapse()
-        self.run()
 
 
 class Site:

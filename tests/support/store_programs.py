@@ -9,10 +9,9 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from stepped import Crew
-
 from recovery.founding import Layout
 from recovery.opening import Opening, Surroundings
+from recovery.proving.crew import Crew
 from storage.config import StoreConfig
 from storage.entry import Entry
 from storage.lmdb_index import LmdbPlace

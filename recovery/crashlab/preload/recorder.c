@@ -71,7 +71,7 @@ struct header { /* of an event; "<IHHiiQQQqHHI" */
 struct shared { pthread_mutex_t mutex; long count; int is_made; int short_error; };
 
 static char root[PATH_MAX]; /* empty: not armed */
-static int tape = -1, marks = -1, records_data;
+static int tape = -1, marks = -1;
 static struct orders orders;
 static struct shared *shared;
 static __thread int depth;
@@ -93,8 +93,8 @@ static void map_shared(const char *path)
     shared->is_made = 1;
 }
 
-/* `place` is the tape's path; beside it lies what processes share. An empty one: nothing is recorded. */
-void crashlab_arm(const char *new_root, const char *place, int with_data, int new_marks, const struct orders *new_orders)
+/* `place` is the tape's path; beside it lies what processes share. */
+void crashlab_arm(const char *new_root, const char *place, int new_marks, const struct orders *new_orders)
 {
     path_text beside;
     *root = 0;
@@ -102,7 +102,6 @@ void crashlab_arm(const char *new_root, const char *place, int with_data, int ne
     tape = syscall(SYS_openat, AT_FDCWD, place, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     snprintf(beside, sizeof beside, "%s.shared", place);
     map_shared(beside);
-    records_data = with_data;
     marks = new_marks;
     orders = *new_orders;
     snprintf(root, sizeof root, "%s", new_root); /* last: from here on it counts */
@@ -116,7 +115,7 @@ __attribute__((constructor)) static void orders_from_environment(void)
         .at = atol(text("CRASHLAB_AT")), .action = atoi(text("CRASHLAB_ACTION")), .error = atoi(text("CRASHLAB_ERROR")),
         .last = atoi(text("CRASHLAB_LAST")), .fails = strtoul(text("CRASHLAB_FAILS"), NULL, 10) };
     if (*text("CRASHLAB_ROOT"))
-        crashlab_arm(text("CRASHLAB_ROOT"), text("CRASHLAB_TAPE"), atoi(text("CRASHLAB_WITH_DATA")),
+        crashlab_arm(text("CRASHLAB_ROOT"), text("CRASHLAB_TAPE"),
                      *text("CRASHLAB_MARKS") ? atoi(text("CRASHLAB_MARKS")) : -1, &given);
 }
 
@@ -321,7 +320,7 @@ static long written(struct visit *v, int fd, off_t offset, long answer, const st
     if (offset < 0 || modes & O_APPEND) offset = syscall(SYS_lseek, fd, 0L, SEEK_CUR) - answer;
     v->h.offset = offset;
     v->h.length = answer;
-    return leave_with(v, answer, done, records_data ? cut_pieces(pieces, n, answer, done) : 0);
+    return leave_with(v, answer, done, cut_pieces(pieces, n, answer, done));
 }
 
 static int is_mark(int fd) { return *root && fd == marks && !depth; }
@@ -370,7 +369,7 @@ static long copied(struct visit *v, int fd, off_t offset, long answer)
     if (offset < 0) offset = syscall(SYS_lseek, fd, 0L, SEEK_CUR) - answer;
     v->h.offset = offset;
     v->h.length = answer;
-    if (records_data && answer && (bytes = malloc(answer))) {
+    if (answer && (bytes = malloc(answer))) {
         char link[32];
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd); /* fd itself may be open for writing only */
         int again = syscall(SYS_openat, AT_FDCWD, link, O_RDONLY | O_CLOEXEC);

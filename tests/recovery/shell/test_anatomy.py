@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.shell import anatomy
+from recovery import anatomy
 from storage.codec import cookie, entrylog, journal, mark, row, rows, seal
 from storage.entry import DigestType
 from storage.position import JournalPosition, LogPosition
@@ -18,7 +18,7 @@ from storage.row import LedgerRow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.shell.fields import Field
+    from recovery.fields import Field
 
     Dissect = Callable[[bytes], list[Field]]
 

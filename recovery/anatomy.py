@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.shell.fields import Cursor, Field
+from recovery.fields import Cursor, Field
 from storage.codec import entrylog, journal, mark, row, rows, seal
 from storage.outcome import Damaged
 

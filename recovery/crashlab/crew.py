@@ -1,0 +1,154 @@
+"""The workers of one run, as the laboratory sees them: started, given tasks, listened to, ended."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import selectors
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Self
+
+import cloudpickle
+
+from recovery.crashlab import preload, wire
+from recovery.crashlab.programs import Command
+from recovery.crashlab.worker import Failed, Over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import ModuleType
+
+    from recovery.crashlab.layers.task import Message, Task
+    from recovery.crashlab.spec import Spec
+
+
+_WORKER = "from recovery.crashlab.worker import main; main()"
+
+
+class LabError(Exception):
+    """The laboratory cannot do its work: what it was given is broken, or it is."""
+
+
+class Crew:
+    """So many processes, all with the same specification. For one thread; close it."""
+
+    def __init__(self, spec: Spec, jobs: int) -> None:
+        self._stack = ExitStack()
+        with self._stack, _by_value(spec):
+            self._workers = [self._stack.enter_context(_Worker(spec)) for _ in range(jobs)]
+            self._stack = self._stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(
+        self, tasks: Sequence[Task], listen: Callable[[Message], None], tick: Callable[[], None]
+    ) -> list[Over]:
+        """One task for each worker, all at once; what they say is heard as it comes."""
+        selector, over = selectors.DefaultSelector(), []
+        with selector:
+            for worker, task in zip(self._workers, tasks, strict=False):
+                wire.send(worker.orders, task)
+                selector.register(worker.answers, selectors.EVENT_READ, worker)
+            while selector.get_map():
+                for key, _ in selector.select(0.2):
+                    message = self._heard(key.data)
+                    if isinstance(message, Over):
+                        over.append(message)
+                        selector.unregister(key.fileobj)
+                    else:
+                        listen(message)
+                tick()
+        return over
+
+    def _heard(self, worker: _Worker) -> Message | Over:
+        try:
+            message = wire.receive(worker.answers)
+        except EOFError:
+            raise LabError("a worker is gone; its last words are on standard error") from None
+        if isinstance(message, Failed):
+            raise LabError(f"{message.error}\n{message.where}")
+        return message  # type: ignore[no-any-return]
+
+
+class _Worker:
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            # Not by -m: its values must be of the classes that this process knows.
+            [sys.executable, "-P", "-W", "ignore", "-c", _WORKER],
+            env=dict(os.environ)
+            | {
+                "LD_PRELOAD": str(preload.library()),
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                "PYTHONHASHSEED": "0",  # two runs make the same calls
+                "OPENBLAS_NUM_THREADS": "1",  # numpy's threads would not survive the fork
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self.orders: IO[bytes] = self._process.stdin
+        self.answers: IO[bytes] = self._process.stdout
+        wire.send(self.orders, self._spec)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._process.terminate()
+        self.orders.close()  # the worker ends where its orders end
+        self.answers.close()
+        self._process.wait()
+
+
+@contextmanager
+def _by_value(spec: Spec) -> Iterator[None]:
+    """Functions of modules that a worker could not import go there as code: tests, notebooks, scripts."""
+    programs = [*spec.workloads.values(), spec.recover, *spec.asked]
+    functions = [
+        getattr(one, "go_on", None) or getattr(one, "verify", None) or getattr(one, "check", one)
+        for one in programs
+    ]
+    modules = {
+        name
+        for one in functions
+        if (name := getattr(one, "__module__", None)) and not isinstance(one, Command)
+    }
+    registered: list[ModuleType] = []
+    for name in sorted(modules - {"__main__"}):
+        module = sys.modules.get(name)
+        if module is not None and not _is_importable(name):
+            cloudpickle.register_pickle_by_value(module)
+            registered.append(module)
+    try:
+        yield
+    finally:
+        for module in registered:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_importable(name: str) -> bool:
+    """Whether a new process with this one's path would find the same module by its name."""
+    with suppress(ImportError, ValueError):
+        found = importlib.util.find_spec(name)
+        top = name.partition(".")[0]
+        file = getattr(sys.modules[name], "__file__", None)
+        if found is None or file is None or found.origin != file:
+            return False
+        # By its place below the path, and not only because it is loaded already.
+        return any(
+            Path(file).is_relative_to(Path(path, top)) or Path(file) == Path(path, f"{top}.py")
+            for path in sys.path
+            if path
+        )
+    return False

@@ -1,0 +1,163 @@
+"""Recovers each distinct image once, and holds what comes out against every moment that led to it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recovery.crashlab.oracles import (
+    Breach,
+    ContinueAfterRecovery,
+    FsckClean,
+    Idempotent,
+    name,
+)
+from recovery.crashlab.outcome import Answered, Died, Hung, Outcome
+from recovery.crashlab.shown import as_shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from recovery.crashlab.history import History
+    from recovery.crashlab.running import Run, Runner
+    from recovery.crashlab.shown import Key
+    from recovery.crashlab.spec import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What came out of one image: what it showed, and what is wrong whatever the history was."""
+
+    outcome: Outcome
+    breaches: tuple[Breach, ...] = ()
+    went_on: Run | None = None
+    """The work behind the recovery, if there was any, and what the store showed then."""
+    later: Outcome | None = None
+
+
+def trouble(outcome: Outcome) -> Breach | None:
+    """Why this outcome is none for a state that a crash has left."""
+    match outcome:
+        case Answered():
+            return None
+        case Died():
+            return Breach("SIGNAL", f"{outcome}")
+        case Hung():
+            return Breach("HANG", "the recovery did not end")
+        case _:
+            return Breach("REFUSED", f"{outcome}")
+
+
+class Judge:
+    """For one worker; what it has seen it does not recover again."""
+
+    def __init__(self, spec: Spec, runner: Runner) -> None:
+        self._spec = spec
+        self._runner = runner
+        self._known: dict[str, Aftermath] = {}
+        self.recoveries = 0
+
+    def knows(self, image: str) -> bool:
+        """Whether that image was recovered already."""
+        return image in self._known
+
+    def of(self, image: str, lay_out: Callable[[Path], object]) -> Aftermath:
+        """The aftermath of an image; `lay_out` makes it in an empty directory where it is not known yet."""
+        if image not in self._known:
+            self._known[image] = self._recovered(image, lay_out)
+        return self._known[image]
+
+    def breaches(self, history: History, aftermath: Aftermath) -> list[Breach]:
+        """Everything that is wrong with it behind that history."""
+        found = list(aftermath.breaches)
+        if isinstance(aftermath.outcome, Answered):
+            found += self._spec.breaches(history, aftermath.outcome.answer)
+            if aftermath.went_on is not None and isinstance(aftermath.later, Answered):
+                found += self._later(history, aftermath.went_on, aftermath.later)
+        return found
+
+    def _later(self, history: History, went_on: Run, later: Answered) -> Iterator[Breach]:
+        for breach in self._spec.breaches(history.then(went_on.history), later.answer):
+            yield Breach(breach.kind, f"{breach.what}, after working on")
+
+    # ── one image ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _recovered(self, image: str, lay_out: Callable[[Path], object]) -> Aftermath:
+        root = self._runner.root()
+        lay_out(root)
+        try:
+            return self._aftermath(root, int(image[:8], 16))
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def _aftermath(self, root: Path, draw: int) -> Aftermath:
+        outcome = self._recover(root)
+        if wrong := trouble(outcome):
+            return Aftermath(outcome, (wrong,))
+        breaches = (*self._again(root, outcome, draw), *self._checked(root, draw))
+        rule = self._spec.rule(ContinueAfterRecovery)
+        if breaches or rule is None or draw % rule.every:
+            return Aftermath(outcome, breaches)
+        went_on = self._runner.work(rule.go_on, root)
+        if wrong := trouble(went_on.outcome):
+            return Aftermath(outcome, (Breach(wrong.kind, f"{wrong.what}, working on"),))
+        later = self._recover(root)
+        if wrong := trouble(later):
+            return Aftermath(outcome, (Breach(wrong.kind, f"{wrong.what}, after working on"),))
+        return Aftermath(outcome, tuple(_gone(outcome, went_on, later)), went_on, later)
+
+    def _recover(self, root: Path) -> Outcome:
+        self.recoveries += 1
+        return self._runner.recover(self._spec.recover, root)
+
+    def _again(self, root: Path, outcome: Outcome, draw: int) -> Iterator[Breach]:
+        rule = self._spec.rule(Idempotent)
+        if rule is None or draw % rule.every:
+            return
+        for _ in range(rule.times):
+            again = self._recover(root)
+            if again != outcome:
+                yield trouble(again) or Breach("DIFFERS", f"recovered again: {difference(outcome, again)}")
+                return
+
+    def _checked(self, root: Path, draw: int) -> Iterator[Breach]:
+        rule = self._spec.rule(FsckClean)
+        if rule is None or draw % rule.every:
+            return
+        said = self._runner.recover(rule.verify, root)
+        if wrong := trouble(said):
+            yield Breach(wrong.kind, f"{wrong.what}, verifying")
+        elif isinstance(said, Answered) and said.answer:
+            lines = [f"{line}" for line in said.answer]  # type: ignore[attr-defined]
+            yield Breach("UNSOUND", f"the store's own verifier says: {'; '.join(lines[:3])}")
+
+
+def _gone(first: Outcome, went_on: Run, later: Outcome) -> Iterator[Breach]:
+    """What a reader was shown, and nobody has deleted since, must still be shown."""
+    assert isinstance(first, Answered)
+    assert isinstance(later, Answered)
+    before, after = as_shown(first.answer).entries, as_shown(later.answer).entries
+    touched = [op.args for op in went_on.history.of("delete", "add", "add_all")]
+
+    def is_touched(key: Key) -> bool:
+        return any(key[: len(args)] == args or key == args[:-1] for args in touched)
+
+    for key, value in before.items():
+        if after.get(key) != value and not is_touched(key):
+            yield Breach("LOST", f"{name(key)}, which the recovery had shown, after working on")
+
+
+def difference(first: Outcome, second: Outcome) -> str:
+    """Where two outcomes part, for people."""
+    if not (isinstance(first, Answered) and isinstance(second, Answered)):
+        return f"{second}, where it {first}"
+    before, after = as_shown(first.answer), as_shown(second.answer)
+    for key in dict.fromkeys((*before.entries, *after.entries)):
+        one, other = before.entries.get(key, "nothing"), after.entries.get(key, "nothing")
+        if one != other:
+            return f"{name(key)} is {other!r:.60}, and was {one!r:.60}"
+    if before != after:
+        return f"fenced {sorted(map(repr, before.fenced ^ after.fenced))}, confirmed {after.confirmed}"
+    return f"{second.answer!r:.80}, and was {first.answer!r:.80}"

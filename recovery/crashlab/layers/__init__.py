@@ -1,0 +1,1 @@
+"""The layers: six ways to crash a store, each a task that workers share."""

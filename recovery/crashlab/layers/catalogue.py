@@ -1,0 +1,41 @@
+"""All layers: what each is called, what it costs, whether it can run here, and how its work is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recovery.crashlab.layers.errors import ErrorsTask
+from recovery.crashlab.layers.kill import KillTask
+from recovery.crashlab.layers.model import ModelTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from recovery.crashlab.layers.task import Recording, Share, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One kind of crashing."""
+
+    name: str
+    about: str
+    weight: float
+    """Its share of a budget, beside the others'."""
+    make: Callable[[tuple[Recording, ...], Share], Task]
+    why_not: Callable[[], str] = lambda: ""
+    """Why it cannot run here."""
+    counts: str = ""
+    """What of it is counted, first."""
+
+
+# In this order: the model layer has no end, so it comes last and takes the time that is left.
+LAYERS = {
+    layer.name: layer
+    for layer in (
+        Layer("kill", "SIGKILL around every call", 0.15, KillTask, counts="kills"),
+        Layer("errors", "every call fails", 0.17, ErrorsTask, counts="error points"),
+        Layer("model", "every state that a power cut may leave", 0.35, ModelTask, counts="distinct images"),
+    )
+}

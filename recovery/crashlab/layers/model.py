@@ -1,0 +1,149 @@
+"""The model layer: every state that a power cut may leave behind a tape, recovered and asked.
+
+States are taken before each sync and at the end: whatever an earlier cut can leave, the one before the next
+sync can leave too, with more acknowledged. Each distinct image is recovered once and held against every
+moment that it belongs to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING
+
+from recovery.crashlab import tree
+from recovery.crashlab.corners import corner_fates, exhaustive_fates
+from recovery.crashlab.fates import RandomFate, Tearing
+from recovery.crashlab.layers.task import (
+    Counted,
+    Covered,
+    Crash,
+    Sighting,
+    histories,
+    shuffled,
+)
+from recovery.crashlab.playback import Playback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from recovery.crashlab.fates import Fate
+    from recovery.crashlab.history import History
+    from recovery.crashlab.layers.task import Bench, Message, Recording, Share
+    from recovery.crashlab.pending import Pending
+    from recovery.crashlab.platter import Platter
+    from recovery.crashlab.playback import Ignored
+    from recovery.crashlab.profile import Profile
+    from recovery.crashlab.tape import Event
+
+EXHAUSTIVE_UP_TO = 6
+"""Units; with more of them not every subset is tried."""
+RANDOM_FATES = 12
+"""Of each moment, in each round behind the first."""
+ROUNDS = 2
+"""Without a budget."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A platter as it was before an event, with all that waits, and what was promised by then."""
+
+    workload: str
+    index: int
+    number: int
+    call: str
+    platter: Platter
+    history: History
+
+
+def moments(
+    recording: Recording, events: Sequence[Event], profile: Profile, ignored: Ignored
+) -> list[Moment]:
+    """Every moment of a tape at which a cut is worth trying."""
+    playback = Playback(profile, ignored)
+    stops = [(index, event, playback.platter.copy()) for index, event in playback.moments(events)]
+    promised = histories(events, (index for index, _, _ in stops))
+    return [
+        Moment(
+            recording.name,
+            index,
+            event.number if event else 0,
+            f"before {event}" if event else "at the end",
+            platter,
+            promised[index],
+        )
+        for index, event, platter in stops
+    ]
+
+
+@dataclass(frozen=True)
+class ModelTask:
+    """All workloads: first the corner fates of each moment, then random ones as long as there is time."""
+
+    recordings: tuple[Recording, ...]
+    share: Share
+    rounds: int = ROUNDS
+
+    def work(self, bench: Bench) -> Iterator[Message]:
+        found = [
+            moment
+            for recording in self.recordings
+            for moment in moments(recording, recording.events(), bench.spec.profile, bench.ignored)
+        ]
+        if self.share.index == 0:
+            yield Counted({"crash points": len(found)})
+        for number in count() if self.share.until is not None else range(self.rounds):
+            for moment in shuffled(found, bench.spec.seed, number):
+                if self.share.is_over:
+                    return
+                yield from self._crashed(bench, moment, number)
+
+    def _crashed(self, bench: Bench, moment: Moment, number: int) -> Iterator[Message]:
+        pending = moment.platter.pending()
+        fates = first_fates(pending) if number == 0 else random_fates(bench.spec.seed, moment, number)
+        if self.share.index == 0 and number == 0 and len(pending.units) <= EXHAUSTIVE_UP_TO:
+            yield Counted({"exhausted crash points": 1})
+        images = set()
+        raw = 0
+        for fate in fates:
+            if self.share.is_over:
+                break
+            survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
+            after = moment.platter.after_cut(survivors)
+            image = after.image()
+            if image in images or not self.share.has_image(image):
+                raw += image in images
+                continue
+            raw += 1
+            images.add(image)
+            aftermath = bench.judge.of(image, partial(tree.lay_out, after))
+            for breach in bench.judge.breaches(moment.history, aftermath):
+                yield Sighting(
+                    "model",
+                    moment.workload,
+                    moment.number,
+                    moment.call,
+                    breach,
+                    f"power cut, {getattr(fate, 'label', fate)}",
+                    tree.seen_tree(after),
+                    moment.history,
+                    (Crash(moment.index, survivors),),
+                )
+        yield Counted({"raw states": raw})
+        yield Covered(frozenset(images))
+
+
+def first_fates(pending: Pending) -> Iterator[Fate]:
+    """The corners, and every subset of few units."""
+    yield from corner_fates(pending)
+    if len(pending.units) <= EXHAUSTIVE_UP_TO:
+        yield from exhaustive_fates(pending)
+
+
+def random_fates(seed: int, moment: Moment, number: int) -> Iterator[Fate]:
+    """Some more of a moment, others in each round."""
+    draw = Random(f"{seed} {moment.workload} {moment.index} {number}")
+    for _ in range(RANDOM_FATES):
+        yield RandomFate(draw.getrandbits(48), Tearing.WHOLE)

@@ -1,0 +1,61 @@
+"""Recording: each workload is run once, undisturbed, before anything is crashed.
+
+A workload that fails by itself, or a store that breaks a promise without any crash, would make every
+violation meaningless: both are told at once.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from recovery.crashlab import tape, tree
+from recovery.crashlab.outcome import Answered
+from recovery.crashlab.playback import Playback
+from recovery.crashlab.preload import Orders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from recovery.crashlab.judge import Aftermath
+    from recovery.crashlab.layers.task import Bench
+    from recovery.crashlab.oracles import Breach
+    from recovery.crashlab.running import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One workload, as it went; `breaches` is empty unless something is wrong without any crash."""
+
+    name: str
+    run: Run
+    uncovered: dict[str, str]
+    breaches: list[Breach]
+
+
+@dataclass(frozen=True)
+class RecordTask:
+    """All workloads, their tapes kept below a directory."""
+
+    place: Path
+
+    def work(self, bench: Bench) -> Iterator[Recorded]:
+        for name, program in bench.spec.workloads.items():
+            root = bench.runner.root()
+            try:
+                run = bench.runner.record(program, root, Orders())
+                playback = Playback(bench.spec.profile, bench.ignored)
+                playback.play_all(run.events)
+                unseen = tree.differences(playback.platter, root, bench.ignored)
+                left = tree.read_tree(root, bench.ignored)
+            finally:
+                shutil.rmtree(root, ignore_errors=True)
+            (self.place / f"{name}.tape").write_bytes(tape.encode_all(run.events))
+            breaches: list[Breach] = []
+            if isinstance(run.outcome, Answered):
+                aftermath: Aftermath = bench.judge.of(tree.digest(left), partial(tree.write_tree, left))
+                breaches = bench.judge.breaches(run.history, aftermath)
+            yield Recorded(name, run, playback.uncovered | unseen, breaches)

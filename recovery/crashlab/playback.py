@@ -1,0 +1,214 @@
+"""A tape played onto a platter: what was durable, and what was not, at each of its moments.
+
+What the model cannot follow is remembered as *uncovered*, by path: a file that is stored to through a shared
+mapping, one that came from outside, calls that are not modelled. A state of such a file is never passed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from recovery.crashlab.faults import Pages
+from recovery.crashlab.platter import ROOT, Platter
+from recovery.crashlab.tape import NOT_MODELLED, Call, Flag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from recovery.crashlab.profile import Profile
+    from recovery.crashlab.tape import Event
+
+_PUNCH_OR_ZERO = 0x02 | 0x10
+_KEEP_SIZE = 0x01
+
+
+class Ignored:
+    """Which paths do not matter: lock files, shared memory, whatever a start makes anew."""
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        self._patterns = tuple(patterns)
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, path: str) -> bool:
+        if path not in self._known:
+            last = path.rpartition("/")[2]
+            self._known[path] = any(
+                fnmatchcase(path, one) or fnmatchcase(last, one) for one in self._patterns
+            )
+        return self._known[path]
+
+
+class Playback:
+    """Plays events, one after the other, onto a platter of its own."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        ignored: Ignored,
+        platter: Platter | None = None,
+        nodes: Mapping[int, int] | None = None,
+    ) -> None:
+        self.platter = Platter(profile.sector_size) if platter is None else platter
+        self.uncovered: dict[str, str] = {}
+        """Paths, and why their states mean nothing."""
+        self._profile = profile
+        self._ignored = ignored
+        self._nodes = dict(nodes or {})
+        self._waiting: deque[Callable[[], None]] = deque()  # syncs that a lying disk has not done yet
+
+    def moments(self, events: Sequence[Event]) -> Iterator[tuple[int, Event | None]]:
+        """Stops before each sync, and at the end: what an earlier crash leaves, a crash there can leave too.
+
+        Answers with the index of the event, and the event; the platter is as it is before it.
+        """
+        for index, event in enumerate(events):
+            if event.call is Call.WRITE and event.flags & Flag.DURABLE and not event.error:
+                self.play(event)  # a crash in the middle of it: written, not yet durable
+                yield index, event
+                self._settle(event)
+            elif event.is_sync and event.path not in self._ignored:
+                yield index, event
+                self.play(event)
+            else:
+                self.play(event)
+        yield len(events), None
+
+    def play(self, event: Event) -> None:
+        """The event's effect on what is seen, and, of a sync, on what is durable."""
+        if event.call is Call.MARK or event.path in self._ignored:
+            return
+        if event.call in NOT_MODELLED and not event.error:
+            self.uncovered[event.path] = f"{event.call.name.lower()}, whose effects the recorder does not see"
+        elif event.is_sync and event.call is not Call.WRITE:
+            self._sync(event)
+        elif not event.error:
+            try:
+                self._change(event)
+            except (KeyError, OSError, IndexError):
+                self.uncovered[event.path] = f"the recorder has not seen where it comes from ({event})"
+
+    def play_all(self, events: Iterable[Event]) -> None:
+        """Events to their end, durable writes settled."""
+        for event in events:
+            self.play(event)
+            if event.call is Call.WRITE and event.flags & Flag.DURABLE and not event.error:
+                self._settle(event)
+
+    # ── changes ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _change(self, event: Event) -> None:
+        match event.call:
+            case Call.CREATE:
+                directory, name = self.platter.place_of(_parts(event.path))
+                self._nodes[event.inode] = self.platter.add_file(directory, name)
+            case Call.MKDIR:
+                directory, name = self.platter.place_of(_parts(event.path))
+                self._nodes[event.inode] = self.platter.add_directory(directory, name)
+            case Call.WRITE:
+                self.platter.file_to_change(self._file(event)).write(event.offset, event.data)
+            case Call.TRUNCATE:
+                self.platter.file_to_change(self._file(event)).truncate(event.length)
+            case Call.ALLOCATE:
+                self._allocate(event)
+            case Call.RENAME:
+                self._rename(event)
+            case Call.LINK:
+                node = self.platter.node_at(_parts(event.path))
+                self.platter.link(node, *self.platter.place_of(_parts(event.target)))
+            case Call.UNLINK | Call.RMDIR:
+                directory, name = self.platter.place_of(_parts(event.path))
+                node = self.platter.node_at(_parts(event.path))
+                self.platter.change_name(directory, node, old=name)
+            case _:
+                pass
+
+    def _file(self, event: Event) -> int:
+        node = self._nodes.get(event.inode) if event.inode else self.platter.node_at(_parts(event.path))
+        if node is None or node not in self.platter.files:
+            raise KeyError(event.path)
+        return node
+
+    def _allocate(self, event: Event) -> None:
+        content = self.platter.file_to_change(self._file(event))
+        mode, end = event.flags >> 8, event.offset + event.length
+        if mode & _PUNCH_OR_ZERO:
+            covered = max(0, min(end, content.size) - event.offset)
+            content.write(event.offset, bytes(covered))
+        if not mode & _KEEP_SIZE and end > content.size:
+            content.truncate(end)
+
+    def _rename(self, event: Event) -> None:
+        if "?" in {event.path, event.target}:
+            self.uncovered[event.path] = f"it crossed the border of the root ({event})"
+            return
+        if event.target in self._ignored:
+            return
+        source = self.platter.place_of(_parts(event.path))
+        target = self.platter.place_of(_parts(event.target))
+        node = self.platter.node_at(_parts(event.path))
+        replaced = self.platter.directories[target[0]].seen.get(target[1])
+        if replaced == node:
+            return
+        if source[0] == target[0]:
+            self.platter.change_name(source[0], node, old=source[1], new=target[1])
+        else:
+            self.platter.move(node, source, target)
+
+    # ── syncs ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _sync(self, event: Event) -> None:
+        if event.call is Call.SYNC_ALL:
+            self._soon(self._sync_all)
+        elif event.flags & Flag.DIRECTORY:
+            self._sync_node(event, self._nodes.get(event.inode, ROOT if event.path == "." else None))
+        else:
+            self._sync_node(event, self._nodes.get(event.inode))
+
+    def _sync_node(self, event: Event, node: int | None) -> None:
+        if node is None:
+            return  # nothing of it was ever seen to change
+        if event.error:
+            self._fail_sync(event, node)
+            return
+        self._soon(lambda: self._write_back(node))
+
+    def _fail_sync(self, event: Event, node: int) -> None:
+        """What waited is called clean and was not written, or only in part: no later sync will write it."""
+        if node in self.platter.files:
+            self.platter.file_to_change(node).fail_sync(event.number, Pages.KEPT)
+        else:
+            self.platter.directory_to_change(node).fail_sync(event.number, Pages.KEPT)
+
+    def _write_back(self, node: int) -> None:
+        if node in self.platter.files:
+            self.platter.file_to_change(node).sync()
+        else:
+            self.platter.sync_names(node)
+        if self._profile.orders_names:
+            self._sync_all_names()
+
+    def _sync_all_names(self) -> None:
+        for number, names in list(self.platter.directories.items()):
+            if names.changes:
+                self.platter.sync_names(number)
+
+    def _sync_all(self) -> None:
+        for number in list(self.platter.files):
+            self.platter.file_to_change(number).sync()
+        self._sync_all_names()
+
+    def _settle(self, event: Event) -> None:
+        node = self._nodes.get(event.inode)
+        if node in self.platter.files:
+            self._soon(lambda: self.platter.file_to_change(node).sync_range(event.offset, event.length))
+
+    def _soon(self, sync: Callable[[], None]) -> None:
+        self._waiting.append(sync)
+        while len(self._waiting) > self._profile.lies:
+            self._waiting.popleft()()
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return () if path in {"", "."} else tuple(path.split("/"))

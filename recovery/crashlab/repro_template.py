@@ -1,0 +1,72 @@
+"""Opens a copy of the image beside this file, and says what the store shows.
+
+    python repro.py
+
+Ends with 1 while something that was acknowledged is missing, or the store does not open; with 0 when all of
+it is there. Needs the store itself, and cloudpickle where the store is opened by a function; nothing of the
+laboratory that found this.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CAUSE = "THE CAUSE"
+COMMAND: list[str] | None = None
+RECOVER = b""
+MUST: list[tuple[object, object]] = []
+"""What was acknowledged and nobody changed since: keys and their values."""
+
+
+def shown(root: Path) -> dict[object, object]:
+    """What the store shows; the process ends here if it does not open."""
+    if COMMAND:
+        words = [word.replace("{root}", str(root)) for word in COMMAND]
+        done = subprocess.run(words, check=True, stdout=subprocess.PIPE)
+        return {tuple(map(plain, entry[:-1])): plain(entry[-1]) for entry in json.loads(done.stdout or b"[]")}
+    import cloudpickle
+
+    answer = cloudpickle.loads(RECOVER)(root)
+    entries = getattr(answer, "entries", answer)
+    return {key if isinstance(key, tuple) else (key,): value for key, value in dict(entries or {}).items()}
+
+
+def plain(value: object) -> object:
+    """A value of JSON as it was written."""
+    return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
+
+
+def look(root: Path) -> None:
+    """In a process of its own: the store may die of a signal."""
+    entries = shown(root)
+    missing = [key for key, value in MUST if entries.get(key) != value]
+    print(f"{len(entries)} entries are shown, {len(MUST)} must be")
+    for key in missing:
+        print(f"  {key}: {entries.get(key, 'missing')!r}")
+    sys.exit(1 if missing else 0)
+
+
+def main() -> int:
+    print(CAUSE)
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place) / "root"
+        shutil.copytree(Path(__file__).parent / "image", root)
+        process = multiprocessing.get_context("fork").Process(target=look, args=(root,))
+        process.start()
+        process.join(60)
+        if process.exitcode is None:
+            process.kill()
+            print("it does not end")
+        elif process.exitcode < 0:
+            print(f"it died of signal {-process.exitcode}")
+        return 1 if process.exitcode != 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

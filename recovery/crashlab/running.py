@@ -1,0 +1,181 @@
+"""Programs run in forked children of a process that has everything imported: dozens of runs a second.
+
+A child is a process group of its own, so that a kill takes along what it has started; one that lasts too
+long is ended by SIGALRM. What it leaves behind (marks, tape, answer) lies in memory, outside the root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NoReturn, Self
+
+import cloudpickle
+
+from recovery.crashlab import preload, tape
+from recovery.crashlab.history import Ctx, Register
+from recovery.crashlab.outcome import Answered, Died, Hung, Outcome, Refused, refused
+from recovery.crashlab.programs import Command, call
+
+if TYPE_CHECKING:
+    from recovery.crashlab.history import History
+    from recovery.crashlab.preload import Orders
+    from recovery.crashlab.programs import Program
+    from recovery.crashlab.tape import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a program ended, and what it left beside its files."""
+
+    outcome: Outcome
+    history: History
+    events: tuple[Event, ...]
+    """Empty where nothing was recorded."""
+    seconds: float
+
+    @property
+    def was_killed(self) -> bool:
+        return self.outcome == Died(signal.SIGKILL)
+
+
+def memory_place() -> str | None:
+    """A directory in memory where there is one: a kill leaves the page cache alone, so no disk is needed."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+class Role(Enum):
+    """What a program is run as."""
+
+    WORKLOAD = "it works, and makes marks"
+    RECOVERY = "it opens what is there, and shows it"
+
+
+class Runner:
+    """Runs programs, one at a time. For one thread, in a process that has no other; close it."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._place = TemporaryDirectory(prefix="crashlab-", dir=memory_place())
+        self._home = Path(self._place.name)
+        self._roots = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._place.cleanup()
+
+    def root(self) -> Path:
+        """A new empty directory."""
+        self._roots += 1
+        root = self._home / f"root-{self._roots}"
+        root.mkdir()
+        return root
+
+    # ── three ways to run ─────────────────────────────────────────────────────────────────────────────
+
+    def recover(self, program: Program, root: Path) -> Outcome:
+        """The answer of a function that is given the root only; nothing is recorded."""
+        return self._run(program, root, Role.RECOVERY, None).outcome
+
+    def work(self, program: Program, root: Path) -> Run:
+        """A workload, which makes marks; nothing is recorded."""
+        return self._run(program, root, Role.WORKLOAD, None)
+
+    def record_recovery(self, program: Program, root: Path, orders: Orders) -> Run:
+        """A recovery that is recorded, and perhaps stopped."""
+        return self._run(program, root, Role.RECOVERY, orders)
+
+    def record(self, program: Program, root: Path, orders: Orders) -> Run:
+        """A workload that is recorded, and perhaps stopped."""
+        return self._run(program, root, Role.WORKLOAD, orders)
+
+    def _run(self, program: Program, root: Path, role: Role, orders: Orders | None) -> Run:
+        started = time.monotonic()
+        for name in ("marks", "tape", "tape.shared", "end", "out", "err"):
+            (self._home / name).unlink(missing_ok=True)
+        gc.freeze()  # a collection in a child would copy every page
+        child = os.fork()
+        if not child:
+            self._live(program, root, role, orders)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        _end_group(child)
+        return Run(
+            self._outcome(program, status),
+            self._history(),
+            tuple(tape.decode(self._left("tape"))),
+            time.monotonic() - started,
+        )
+
+    # ── in the child ──────────────────────────────────────────────────────────────────────────────────
+
+    def _live(self, program: Program, root: Path, role: Role, orders: Orders | None) -> NoReturn:
+        status = 70
+        try:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, self._patience_s)
+            marks = self._open("marks", os.O_APPEND) if role is Role.WORKLOAD else -1
+            if isinstance(program, Command):
+                if orders is not None:
+                    os.environ.update(preload.environment(root, self._home / "tape", marks, orders))
+                program.become(root, marks, self._open("out"), self._open("err"))
+            if orders is not None:
+                preload.arm(root, self._home / "tape", marks, orders)
+            status = self._call(program, root, Ctx(marks) if role is Role.WORKLOAD else None)
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+
+    def _call(self, program: Program, root: Path, ctx: Ctx | None) -> int:
+        end: Outcome
+        try:
+            end = Answered(call(program, root, ctx))  # type: ignore[arg-type]
+            said = cloudpickle.dumps(end)
+        except BaseException as error:  # whatever it is, it is the outcome
+            said = cloudpickle.dumps(refused(error))
+        (self._home / "end").write_bytes(said)
+        return 0
+
+    def _open(self, name: str, more: int = 0) -> int:
+        return os.open(self._home / name, os.O_WRONLY | os.O_CREAT | more, 0o600)
+
+    # ── what it left ──────────────────────────────────────────────────────────────────────────────────
+
+    def _outcome(self, program: Program, status: int) -> Outcome:
+        if status == -signal.SIGALRM:
+            return Hung()
+        if status < 0:
+            return Died(-status)
+        if isinstance(program, Command):
+            return program.outcome(status, self._left("out"), self._left("err"))
+        said = self._left("end")
+        if status or not said:
+            return Refused((f"exit code {status}",), "it ended its process")
+        outcome: Outcome = cloudpickle.loads(said)
+        return outcome
+
+    def _history(self) -> History:
+        register = Register()
+        register.take(self._left("marks"))
+        return register.history()
+
+    def _left(self, name: str) -> bytes:
+        try:
+            return (self._home / name).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+
+def _end_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # mostly it is gone
+        os.killpg(group, signal.SIGKILL)

@@ -1,0 +1,99 @@
+"""Real directories: made from a platter, held against one, told apart by a digest."""
+
+from __future__ import annotations
+
+import os
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recovery.crashlab.platter import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from recovery.crashlab.platter import Platter
+    from recovery.crashlab.playback import Ignored
+
+Tree = dict[str, bytes]
+"""The files of a directory by their paths below it; an empty directory ends with a slash."""
+
+
+def lay_out(platter: Platter, root: Path) -> dict[int, int]:
+    """Makes a real directory of what reads of the platter see; answers which inode is which node."""
+    made: dict[int, Path] = {ROOT: root}
+    for path, node in platter.seen():
+        whole = Path(f"{root}{path}")
+        if node in platter.directories:
+            whole.mkdir()
+        elif node in made:
+            whole.hardlink_to(made[node])
+        else:
+            content = platter.files[node]
+            whole.write_bytes(content.read(0, content.size))
+        made[node] = whole
+    return {path.stat().st_ino: node for node, path in made.items()}
+
+
+def differences(platter: Platter, root: Path, ignored: Ignored) -> dict[str, str]:
+    """Where a real directory is not what the platter shows: calls that the recorder has not seen."""
+    expected = {path[1:]: node for path, node in platter.seen() if node in platter.files}
+    found: dict[str, str] = {}
+    for path, data in _contents(root, ignored):
+        node = expected.pop(path, None)
+        if node is None:
+            found[path] = "the recorder has not seen it made"
+        elif data != platter.files[node].read(0, platter.files[node].size):
+            found[path] = "its bytes are not those of the recorded writes"
+    gone = {path: "the recorder has not seen it removed" for path in expected if path not in ignored}
+    return found | gone
+
+
+def read_tree(root: Path, ignored: Ignored) -> Tree:
+    """All of a directory that matters."""
+    tree = dict(_contents(root, ignored))
+    for directory, directories, files in os.walk(root):
+        if not directories and not files and directory != str(root):
+            tree[f"{os.path.relpath(directory, root)}/"] = b""
+    return tree
+
+
+def write_tree(tree: Mapping[str, bytes], root: Path) -> None:
+    """The directory that was read."""
+    for path, data in tree.items():
+        whole = root / path
+        if path.endswith("/"):
+            whole.mkdir(parents=True, exist_ok=True)
+        else:
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            whole.write_bytes(data)
+
+
+def seen_tree(platter: Platter) -> Tree:
+    """The same of what reads of a platter see."""
+    tree: Tree = {}
+    for path, node in platter.seen():
+        if node in platter.files:
+            tree[path[1:]] = platter.files[node].read(0, platter.files[node].size)
+        elif not platter.directories[node].seen:
+            tree[f"{path[1:]}/"] = b""
+    return tree
+
+
+def digest(tree: Mapping[str, bytes]) -> str:
+    """One for each content: all names and bytes."""
+    hasher = blake2b(digest_size=16)
+    for path in sorted(tree):
+        name = os.fsencode(path)
+        hasher.update(b"%d %s %d " % (len(name), name, len(tree[path])))
+        hasher.update(tree[path])
+    return hasher.hexdigest()
+
+
+def _contents(root: Path, ignored: Ignored) -> Iterator[tuple[str, bytes]]:
+    for directory, directories, files in os.walk(root):
+        directories.sort()
+        for name in sorted(files):
+            path = os.path.relpath(f"{directory}/{name}", root)
+            if path not in ignored:
+                yield path, Path(root, path).read_bytes()

@@ -1,0 +1,429 @@
+"""The checksums of the pages of LMDB's file: LMDB has none of its own, and walks into whatever stands there.
+
+    sums      written anew  │ appended, one record for each commit
+              ├ record ─────┼ record ┼ record ┼ zeros ┤
+                              each durable before the commit is answered
+
+A page that the last transaction leads to is never written over by the next, so these are the checksums of
+pages that lie still. One run writes a file: its first commit writes it anew, and none is opened for writing
+again. A crash between LMDB's commit and its record leaves LMDB one transaction ahead, never more.
+"""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from storage import filenames, lmdb_walk
+from storage.codec import lmdb_meta
+from storage.codec import page_sums as codec
+from storage.codec.page_sums import Record
+from storage.outcome import Damaged, EndOfData, Flaw
+
+if TYPE_CHECKING:
+    from storage.codec.lmdb_meta import Meta
+    from storage.codec.lmdb_page import Tree
+    from storage.files import Directory, ReadFile, WriteFile
+
+SUMS = "sums"
+_DRAFT = filenames.draft(SUMS)
+_SIZE_SMALL = 64 << 10
+"""A file up to this size is not worth writing anew; and what is kept free behind the last record."""
+_READ_SIZE = 256 << 10
+
+record_size = codec.record_size
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The meta page that counts, and the other one."""
+
+    meta: Meta
+    checksum: int
+    trees: tuple[Tree, Tree]
+    other: bytes
+    """What stands in the one that does not count."""
+
+
+def read_head(data: ReadFile) -> Head | Damaged:
+    """Which transaction LMDB would go on from."""
+    first_page = data.read(0, lmdb_meta.SIZE)
+    first = lmdb_meta.decode(first_page)
+    if isinstance(first, Damaged):
+        return first
+    second_page = data.read(first.page_size, lmdb_meta.SIZE)
+    second = lmdb_meta.decode(second_page)
+    if isinstance(second, Damaged):
+        return Damaged(first.page_size + second.offset, second.flaw, second.detail)
+    if second.page_size != first.page_size:
+        return Damaged(first.page_size, Flaw.BAD_FIELD, "pages of two sizes")
+    # As LMDB decides it, where both say the same too.
+    if second.number > first.number:
+        return _head(second, 1, second_page, first_page)
+    return _head(first, 0, first_page, second_page)
+
+
+def _head(meta: Meta, place: int, page: bytes, other: bytes) -> Head | Damaged:
+    at = place * meta.page_size
+    if meta.number % 2 != place:
+        return Damaged(at, Flaw.OTHER_PLACE, f"transaction {meta.number}")
+    trees = lmdb_meta.decode_trees(page)
+    if isinstance(trees, Damaged):
+        return Damaged(at + trees.offset, trees.flaw, trees.detail)
+    return Head(meta, lmdb_meta.checksum(page), trees, other)
+
+
+class Snapshot:
+    """The pages that a transaction leads to, with their checksums; 5 bytes for each page of the file."""
+
+    def __init__(self, record: Record) -> None:
+        """As the first record of a file says it: with every page."""
+        self.number = record.number
+        self.page_size = record.page_size
+        self.meta = record.meta
+        self.last_gone = frozenset(record.gone)
+        """What the transaction before led to, and this one does not: even the next writes over none of it."""
+        self.count = 0
+        self.sums = codec.numbers()
+        self.is_live = bytearray()
+        self._add(record)
+
+    def advance(self, record: Record) -> bool:
+        """Takes over what the next transaction has done; `False` if that cannot be, and nothing was taken."""
+        is_next = record.number == self.number + 1 and record.page_size == self.page_size
+        if not is_next or not all(map(self.leads_to, record.gone)) or any(map(self.leads_to, record.pages)):
+            return False
+        for page in record.gone:
+            self.is_live[page] = 0
+        self.count -= len(record.gone)
+        self._add(record)
+        self.number, self.meta, self.last_gone = record.number, record.meta, frozenset(record.gone)
+        return True
+
+    def _add(self, record: Record) -> None:
+        short = max(record.pages, default=-1) + 1 - len(self.sums)
+        if short > 0:
+            self.sums.frombytes(bytes(self.sums.itemsize * short))
+            self.is_live += bytes(short)
+        for page, checksum in zip(record.pages, record.sums, strict=True):
+            self.sums[page] = checksum
+            self.is_live[page] = 1
+        self.count += len(record.pages)
+
+    def leads_to(self, page: int) -> bool:
+        return page < len(self.is_live) and self.is_live[page] == 1
+
+    def record(self) -> Record:
+        """All of it, for a file of its own."""
+        pages = array("I", (page for page, is_live in enumerate(self.is_live) if is_live))
+        sums = array("I", map(self.sums.__getitem__, pages))
+        return Record(self.number, self.page_size, self.meta, pages, sums, array("I", sorted(self.last_gone)))
+
+    def damage(self, data: ReadFile) -> Damaged | None:
+        """The first page that is not what it was."""
+        step = max(1, _READ_SIZE // self.page_size)
+        for first in range(0, len(self.is_live), step):
+            if 1 in self.is_live[first : first + step]:
+                damage = self._damage_in(data, first, step)
+                if damage:
+                    return damage
+        return None
+
+    def _damage_in(self, data: ReadFile, first: int, count: int) -> Damaged | None:
+        size = self.page_size
+        view = memoryview(data.read(first * size, count * size))
+        # A million entries are thousands of pages: as little as can be for each.
+        for page, at in zip(range(first, len(self.is_live)), range(0, count * size, size), strict=False):
+            if self.is_live[page] and crc32c(view[at : at + size]) != self.sums[page]:
+                return Damaged(page * size, Flaw.CHECKSUM, f"page {page}")
+        return None
+
+
+def load(directory: Directory, page_size: int, end: int) -> Snapshot | Damaged:
+    """What the file says of the first `end` pages. A torn tail shows in the transaction's number."""
+    try:
+        file = directory.open(SUMS)
+    except FileNotFoundError:
+        # No index gets its name without them: taken for new, a damaged one would be believed.
+        return Damaged(0, Flaw.FILE_SHORT, f"no {SUMS}")
+    with file:
+        return _loaded(file, page_size, end)
+
+
+def _loaded(file: ReadFile, page_size: int, end: int) -> Snapshot | Damaged:
+    snapshot, at = None, 0
+    while isinstance(found := _record_at(file, at), tuple):
+        record, behind = found
+        if record.page_size != page_size or max(record.pages, default=0) >= end:
+            return Damaged(0, Flaw.BAD_FIELD, f"{SUMS}: of another file")
+        if snapshot is None:
+            snapshot = Snapshot(record)
+        elif not snapshot.advance(record):
+            return Damaged(0, Flaw.BAD_FIELD, f"{SUMS}: a record at {at} that contradicts those before it")
+        at = behind
+    if isinstance(found, Damaged) and (snapshot is None or found.flaw is Flaw.FUTURE_VERSION):
+        return found
+    # The file had its name only after a sync: there is no torn first record.
+    return snapshot or Damaged(0, Flaw.FILE_SHORT, f"{SUMS}: no record")
+
+
+def _record_at(file: ReadFile, at: int) -> tuple[Record, int] | EndOfData | Damaged:
+    """The record there and where the next one begins; a torn one is Damaged too."""
+    head_bytes = file.read(at, codec.HEAD_SIZE)
+    head = codec.decode_head(head_bytes, at, file.size() - at)
+    if isinstance(head, EndOfData):
+        return head
+    if not isinstance(head, codec.Head):
+        return Damaged(0, head.flaw, SUMS)
+    body = file.read(at + codec.HEAD_SIZE, head.body_size)
+    record = codec.decode_body(head, head_bytes, body)
+    return Damaged(0, record.flaw, SUMS) if isinstance(record, Damaged) else (record, head.end)
+
+
+# ── what has changed ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def all_pages(data: ReadFile) -> Snapshot | Damaged:
+    """The snapshot of a file of which nothing is known yet, each page checked for sense alone."""
+    head = read_head(data)
+    if isinstance(head, Damaged):
+        return head
+    found = lmdb_walk.walk(data, head.meta.page_size, head.meta.last_page, head.trees, _nothing)
+    return found if isinstance(found, Damaged) else Snapshot(_record(head, found.sums, ()))
+
+
+def _nothing(_: int) -> bool:
+    return False
+
+
+def _record(head: Head, sums: dict[int, int], gone: tuple[int, ...] | dict[int, int]) -> Record:
+    pages = sorted(sums)
+    return Record(
+        head.meta.number,
+        head.meta.page_size,
+        head.checksum,
+        array("I", pages),
+        array("I", map(sums.__getitem__, pages)),
+        array("I", sorted(gone)),
+    )
+
+
+def changed(data: ReadFile, known: Snapshot, head: Head) -> Record | Damaged:
+    """What the one transaction behind the snapshot has done. Reads the pages that are new, and those gone."""
+    meta = head.meta
+    if meta.number != known.number + 1 or meta.page_size != known.page_size:
+        return _not_behind(known, meta)
+    if lmdb_meta.checksum(head.other) != known.meta:
+        return Damaged(known.number % 2 * meta.page_size, Flaw.CHECKSUM, "the meta page before")
+    before, trees_before = lmdb_meta.decode(head.other), lmdb_meta.decode_trees(head.other)
+    assert not isinstance(before, Damaged), "its checksum is right"
+    assert not isinstance(trees_before, Damaged), "its checksum is right"
+    news = lmdb_walk.walk(data, meta.page_size, meta.last_page, head.trees, known.leads_to)
+    if isinstance(news, Damaged):
+        return news
+    gone = lmdb_walk.walk(data, meta.page_size, before.last_page, trees_before, news.shared.__contains__)
+    if isinstance(gone, Damaged):
+        return gone
+    for page, checksum in gone.sums.items():
+        if not known.leads_to(page) or known.sums[page] != checksum:
+            return Damaged(page * meta.page_size, Flaw.CHECKSUM, f"page {page}")
+    return _record(head, news.sums, gone.sums)
+
+
+def _not_behind(known: Snapshot, meta: Meta) -> Damaged:
+    return Damaged(0, Flaw.OTHER_PLACE, f"transaction {meta.number} behind {known.number}")
+
+
+def doubt(data: ReadFile, known: Snapshot, head: Head, record: Record) -> Damaged | None:
+    """Why what one transaction is said to have done cannot be believed, when nobody was there to see it.
+
+    None of the new pages has a checksum. But LMDB keeps account of each page: it writes over none that the
+    two transactions before lead to, and what nothing leads to is on its list of free ones.
+    """
+    if not known.last_gone.isdisjoint(record.pages):
+        return Damaged(0, Flaw.OTHER_PLACE, f"transaction {record.number} leads to pages of an earlier one")
+    before, trees_before = lmdb_meta.decode(head.other), lmdb_meta.decode_trees(head.other)
+    assert not isinstance(before, Damaged), "its checksum is right"
+    assert not isinstance(trees_before, Damaged), "its checksum is right"
+    live_before = {page for page, is_live in enumerate(known.is_live) if is_live}
+    live = (live_before - {*record.gone}) | {*record.pages}
+    lost_before = _lost(data, before, trees_before, live_before)
+    lost = _lost(data, head.meta, head.trees, live)
+    if isinstance(lost_before, Damaged):
+        return lost_before
+    if isinstance(lost, Damaged):
+        return lost
+    if lost - lost_before:
+        return Damaged(0, Flaw.BAD_FIELD, f"nothing tells of page {min(lost - lost_before)}")
+    return None
+
+
+def _lost(data: ReadFile, meta: Meta, trees: tuple[Tree, Tree], live: set[int]) -> set[int] | Damaged:
+    """Pages that are neither in use nor free: none, as far as we know."""
+    listed = lmdb_walk.free_pages(data, meta.page_size, meta.last_page, trees[0])
+    if isinstance(listed, Damaged):
+        return listed
+    free = set(listed)
+    if len(free) < len(listed) or not free.isdisjoint(live) or not free <= {*range(2, meta.last_page + 1)}:
+        return Damaged(0, Flaw.BAD_FIELD, "pages are free that are not")
+    return {*range(2, meta.last_page + 1)} - live - free
+
+
+# ── a file of them ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def verified(directory: Directory, data: ReadFile, head: Head) -> PageSums | Damaged:
+    """The checksums of this file of LMDB's, when every page that it leads to is what it was. Writes nothing.
+
+    A transaction that a crash has left without its record is looked through, and `is_ahead` then.
+    """
+    known = load(directory, head.meta.page_size, data.size() // head.meta.page_size)
+    if isinstance(known, Damaged):
+        return known
+    if head.meta.number == known.number:
+        at = known.number % 2 * known.page_size
+        if head.checksum != known.meta:
+            return Damaged(at, Flaw.CHECKSUM, "the meta page")
+        return known.damage(data) or PageSums(directory, data, known)
+    if head.meta.number != known.number + 1:
+        return _not_behind(known, head.meta)
+    # First those of the transaction before: the walk is to begin at what is known to be sound.
+    damage = known.damage(data)
+    if damage:
+        return damage
+    record = changed(data, known, head)
+    if isinstance(record, Damaged):
+        return record
+    damage = doubt(data, known, head, record)
+    if damage:
+        return damage
+    known.advance(record)
+    return PageSums(directory, data, known, is_ahead=True)
+
+
+class PageSums:
+    """The checksums of an index that is open for writing, and the file that keeps them. For one thread.
+
+    Owns the file of LMDB's that it is given. After an error the next commit begins with a new file.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        data: ReadFile,
+        snapshot: Snapshot,
+        *,
+        is_ahead: bool = False,
+    ) -> None:
+        self.is_ahead = is_ahead
+        """Whether what is known is more than the file says."""
+        self._directory = directory
+        self._data = data
+        self._snapshot = snapshot
+        self._file: WriteFile | None = None
+        self._end = 0
+        self._room_end = 0
+
+    def prepare(self, size: int) -> None:
+        """Before a commit whose record may take that many bytes: what can fail, fails while nothing is done.
+
+        Of a commit that stands, and whose checksums could not be written, it first makes up for those.
+        """
+        self._catch_up()
+        if self._file is None or self.is_ahead or self._is_stale():
+            self.rewrite()
+        self._make_room(size)
+
+    def _is_stale(self) -> bool:
+        """Whether less than half of the file counts."""
+        return self._end > _SIZE_SMALL and 2 * record_size(self._snapshot.count, 0) < self._end
+
+    @property
+    def count(self) -> int:
+        """Pages that LMDB's file leads to."""
+        return self._snapshot.count
+
+    def note(self) -> None:
+        """Behind a commit, before its answer: makes the checksums of what it wrote durable."""
+        record = self._catch_up()
+        if record is None:
+            return
+        assert self._file is not None, "prepared"
+        try:
+            self._file.write(self._end, (codec.encode(record, self._end),))
+            # Before the answer: what is acknowledged can be told from rot.
+            self._file.sync()
+        except BaseException:
+            # What the file holds is unknown now, and a sync that succeeds later would prove nothing.
+            self._give_up()
+            raise
+        self._end += record.size
+        self._room_end = max(self._room_end, self._end)
+        self.is_ahead = False
+
+    def _catch_up(self) -> Record | None:
+        """Learns what the last commit has done, if it has done anything."""
+        head = read_head(self._data)
+        if isinstance(head, Damaged):
+            raise self._error(head)
+        if (head.meta.number, head.checksum) == (self._snapshot.number, self._snapshot.meta):
+            return None
+        record = changed(self._data, self._snapshot, head)
+        if isinstance(record, Damaged):
+            raise self._error(record)
+        if not self._snapshot.advance(record):
+            raise self._error(Damaged(0, Flaw.BAD_FIELD, "pages that contradict those before"))
+        self.is_ahead = True
+        return record
+
+    def _error(self, damage: Damaged) -> OSError:
+        return OSError(errno.EIO, f"the index at {damage.offset}: {damage}", self._data.name)
+
+    def rewrite(self) -> None:
+        """Writes all that is known into a new file, which takes the place of the old one durably."""
+        self._give_up()
+        record = self._snapshot.record()
+        with ExitStack() as unless_named:
+            file = self._new_draft()
+            unless_named.callback(file.close)
+            file.write(0, (codec.encode(record, 0),))
+            # Before the rename: a durable name must never precede durable content.
+            file.sync()
+            self._directory.rename(_DRAFT, SUMS)
+            # Before the next commit: a power cut must not bring the file before it back.
+            self._directory.sync()
+            unless_named.pop_all()
+        self._file, self._end, self._room_end = file, record.size, record.size
+        self.is_ahead = False
+
+    def _new_draft(self) -> WriteFile:
+        if _DRAFT in self._directory.names():
+            self._directory.remove(_DRAFT)  # what an attempt that failed has left in it is unknown
+        return self._directory.create(_DRAFT)
+
+    def _make_room(self, size: int) -> None:
+        if self._end + size <= self._room_end:
+            return
+        assert self._file is not None, "there is a file"
+        end = self._end + size + _SIZE_SMALL
+        try:
+            # A full disk is met here, and not behind a commit that stands.
+            self._file.zero_fill(self._room_end, end - self._room_end)
+        except BaseException:
+            self._give_up()
+            raise
+        self._room_end = end
+
+    def _give_up(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        self._give_up()
+        self._data.close()
