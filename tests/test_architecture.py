@@ -28,7 +28,7 @@ WORDS = {
     "row",
 }
 PORTS = {"files", "index", "turnstile", "worker"}
-ADAPTERS = {"forks", "gate", "lmdb_environment", "lmdb_index", "posix_files"}
+ADAPTERS = {"forks", "gate", "lmdb_environment", "lmdb_index", "lmdb_walk", "page_sums", "posix_files"}
 TOOLS = {"location_cache", "log_ids", "resync", "window"}
 PARTS = {
     "cookie",

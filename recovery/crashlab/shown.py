@@ -31,6 +31,8 @@ class Shown:
     """Streams that take no more."""
     confirmed: Mapping[Value, int] = field(default_factory=dict)
     """For each stream, up to where it is confirmed."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What the store reported of its files while it opened: bytes cut off, an index made again."""
 
 
 def as_shown(answer: object) -> Shown:

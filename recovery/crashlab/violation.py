@@ -66,12 +66,12 @@ def write(violation: Violation, place: Path) -> None:
     image = place / "image"
     image.mkdir(parents=True)
     tree.write_tree(violation.sighting.image, image)
-    (place / "trace.txt").write_text(violation.trace)
+    (place / "trace.txt").write_text(violation.trace, encoding="utf-8")
     for number, one in enumerate(violation.tapes):
         (place / f"tape-{number}").write_bytes(one)
     (place / "violation.pickle").write_bytes(cloudpickle.dumps(violation))
     (place / "violation.json").write_text(json.dumps(_told(violation), indent=1) + "\n")
-    (place / "repro.py").write_text(_repro(violation))
+    (place / "repro.py").write_text(_repro(violation), encoding="utf-8")
 
 
 def load(place: Path) -> Violation:

@@ -109,4 +109,3 @@ def main() -> None:
     for name in sys.argv[1:]:
         importlib.import_module(name)
     serve(orders, answers)
-

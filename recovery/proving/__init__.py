@@ -1,1 +1,1 @@
-"""The crash laboratory applied to our own store: what `ledgerstore crash run` proves when it is given nothing else."""
+"""The crash laboratory applied to our own store: what `ledgerstore crash run` proves by itself."""

@@ -1,4 +1,4 @@
-"""The kinds of the store's files, and where in their bytes which field lies: what a medium may damage in them."""
+"""The kinds of the store's files, and where in their bytes which field lies: what rot may strike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories that let something else happen before each change of a file: what another thread would do there.
+"""Directories that let something else happen before each change of a file, as another thread would.
 
 Between two calls of a step nobody else comes in a single thread, and just there orders are broken that only a
 crash behind an acknowledged add shows.

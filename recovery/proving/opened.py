@@ -1,7 +1,7 @@
-"""One opening of the store on real files and real LMDB, small and without chance: recovering it takes milliseconds.
+"""One opening of the store on real files and real LMDB, small and without chance: milliseconds to recover.
 
-Nothing of it is replaced but its surroundings: workers are hands that step in the caller's thread, salts and ids
-are counted, the clock stands still.
+Nothing of it is replaced but its surroundings: workers are hands that step in the caller's thread, salts
+and ids are counted, the clock stands still.
 """
 
 from __future__ import annotations

@@ -54,24 +54,24 @@ def shown_by(store: Store) -> Shown:
 def ledger_of(store: Store, ledger_id: int) -> Ledger:
     """The ledger, with the password that reads it: only a MAC needs one."""
     ledger = store.ledger(ledger_id)
-    if ledger.digest_type is not DigestType.MAC:
+    if ledger.digest_type is not DigestType.MAC or not ledger.entry_ids():
         return ledger
     tries = (store.ledger(ledger_id, password=password) for password in PASSWORDS)
-    return next(one for one in tries if _may_be_read(one))
+    return next((one for one in tries if _may_be_read(one)), ledger)
 
 
 def _may_be_read(ledger: Ledger) -> bool:
     try:
-        ledger.read(ENTRIES_MAX)
+        ledger.read(ledger.entry_ids()[0].start)
     except Unauthorized:
         return False
-    except (KeyError, AnswerUnknown):
+    except (EntryUnreadable, AnswerUnknown):
         return True
     return True
 
 
 def _entries(ledger: Ledger) -> Iterator[tuple[Key, Value | Unreadable]]:
-    # One by one: a scan verifies blocks with numpy where that is there, and a forked child would load it first.
+    # One by one: a scan verifies blocks with numpy where there is one, and each forked child would load it.
     for entry_ids in ledger.entry_ids():
         for entry_id in entry_ids:
             yield (ledger.id, entry_id), _value(ledger, entry_id)

@@ -1,4 +1,4 @@
-"""One opening of the store and what is done in it, each thing between the marks that tell the laboratory of it.
+"""One opening of the store and what is done in it, each thing between marks that tell the laboratory.
 
 The key of an entry is (ledger id, entry id), its value the payload; a stream is a ledger. Every payload is
 another one, so that an old copy is not taken for a new one.
@@ -90,7 +90,7 @@ class Sitting:
             assert [(ledger_id, one) for one in added] == [key for key, _ in pairs]
 
     def submit(self, ledger_id: int, *sizes: int) -> None:
-        """Entries that share a group with whatever is added next; acknowledged when `hear` finds them done."""
+        """Entries that share a group with whatever is added next; acknowledged by `hear` once done."""
         ledger = self.store.ledger(ledger_id)
         for size in sizes:
             entry_id = self._next_id(ledger)
@@ -202,7 +202,7 @@ class Sitting:
 
     @contextmanager
     def adding_aside(self, ledger_id: int) -> Iterator[None]:
-        """While it lasts, an entry goes into this plain ledger before each change of a file by a checkpoint."""
+        """While it lasts, an entry goes into this plain ledger before each change that a checkpoint makes."""
         self.append(ledger_id, 20)  # its first entry takes locks that a checkpoint may hold
         self._aside = ledger_id
         try:

@@ -43,7 +43,7 @@ _EVERYTHING = 1 << 30
 
 
 def verify(root: Path) -> list[str]:
-    """A line for each thing that is wrong with the files below a root, behind an opening; nothing is written."""
+    """A line for each thing that is wrong with the files below a root, behind an opening. Writes nothing."""
     layout = layout_of(root)
     found: list[str] = []
     mark = _said(lambda: _ground(layout), found)
@@ -86,7 +86,7 @@ def _in_journals(layout: Layout, mark: Mark, rows: Mapping[int, LedgerRow]) -> I
         if journal_id < mark.position.journal_id:
             scan = scan_of(layout.journal, journal_id, rows)
             if scan.proof_offset is not None or isinstance(scan.header, Damaged):
-                yield f"{filenames.journal(journal_id)}: damaged from {scan.end} on, with something sound behind"
+                yield f"{filenames.journal(journal_id)}: damaged at {scan.end}, with something sound behind"
 
 
 # ── index and entry logs ──────────────────────────────────────────────────────────────────────────────────
@@ -122,7 +122,7 @@ def _placed(index: Index) -> Iterator[tuple[int, tuple[int, int]]]:
 def _in_rows(index: Index, rows: Mapping[int, LedgerRow]) -> Iterator[str]:
     for row in index.rows():
         if rows.get(row.ledger_id) is None or rows[row.ledger_id].change < row.change:
-            yield f"{filenames.INDEX}: of ledger {row.ledger_id} it says what {filenames.LEDGER_ROWS} does not"
+            yield f"{filenames.INDEX}: of ledger {row.ledger_id} it says more than {filenames.LEDGER_ROWS}"
 
 
 def _in_log(

@@ -612,7 +612,7 @@ class NotingDirectory(PosixDirectory):
         self._noted = noted
 
     def directory(self, name: str) -> Directory:
-        return NotingDirectory(self._path / name, self._noted)
+        return NotingDirectory(f"{self.path}/{name}", self._noted)
 
     def rename(self, old: str, new: str) -> None:
         super().rename(old, new)
@@ -620,7 +620,7 @@ class NotingDirectory(PosixDirectory):
 
     def sync(self) -> None:
         super().sync()
-        self._noted.append(f"sync {self._path.name}")
+        self._noted.append(f"sync {self.path.rpartition('/')[2]}")
 
 
 def note(monkeypatch: pytest.MonkeyPatch, verb: str, noted: list[str]) -> None:

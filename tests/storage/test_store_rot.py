@@ -294,7 +294,17 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a file cut in its last page": lambda path: cut(path, data_of(path).stat().st_size - 1),
     "zeros": lambda path: data_of(path).write_bytes(bytes(data_of(path).stat().st_size)),
     "something else": lambda path: data_of(path).write_bytes(b"no index " * 9000),
+    "a flipped bit in each page": lambda path: flip_each_page(path),
+    "no checksums": lambda path: (index_of(path) / "sums").unlink(),
+    "checksums that are cut": lambda path: (index_of(path) / "sums").write_bytes(b"LSPS"),
 }
+
+
+def flip_each_page(path: Path) -> None:
+    data = bytearray(data_of(path).read_bytes())
+    for at in range(2 * 4096 + 1000, len(data), 4096):
+        data[at] ^= 1
+    data_of(path).write_bytes(data)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -5,9 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from recovery.crashlab.layers.cut import CutTask, why_none
 from recovery.crashlab.layers.errors import ErrorsTask
 from recovery.crashlab.layers.kill import KillTask
 from recovery.crashlab.layers.model import ModelTask
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recovery.crashlab.layers.cut import CutTask, why_none
+from recovery.crashlab.layers.errors import ErrorsTask
+from recovery.crashlab.layers.kill import KillTask
+from recovery.crashlab.layers.model import ModelTask
+from recovery.crashlab.layers.nested import NestedTask
+from recovery.crashlab.layers.rot import RotTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +48,9 @@ LAYERS = {
     for layer in (
         Layer("kill", "SIGKILL around every call", 0.15, KillTask, counts="kills"),
         Layer("errors", "every call fails", 0.17, ErrorsTask, counts="error points"),
+        Layer("nested", "crashes inside recoveries", 0.15, NestedTask, counts="states of depth 2"),
+        Layer("rot", "damaged files", 0.15, RotTask, counts="rot mutants"),
+        Layer("cut", "power cuts of real file systems", 0.06, CutTask, why_none, counts="real cuts"),
         Layer("model", "every state that a power cut may leave", 0.35, ModelTask, counts="distinct images"),
     )
 }

@@ -183,7 +183,7 @@ class _Drawing:
         yield from self._crash_lines()
         for event, moment in zip(self._events, self._at, strict=True):
             yield self._mark(event, moment) if lanes.is_mark(event) else self._call(event, moment)
-        pass
+        yield from self._names()
 
     def _names(self) -> Iterator[Markup]:
         for span in self._plan.names:
