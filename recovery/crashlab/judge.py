@@ -57,7 +57,6 @@ class Judge:
         self._spec = spec
         self._runner = runner
         self._known: dict[str, Aftermath] = {}
-        self.recoveries = 0
 
     def knows(self, image: str) -> bool:
         """Whether that image was recovered already."""
@@ -109,7 +108,6 @@ class Judge:
         return Aftermath(outcome, tuple(_gone(outcome, went_on, later)), went_on, later)
 
     def _recover(self, root: Path) -> Outcome:
-        self.recoveries += 1
         return self._runner.recover(self._spec.recover, root)
 
     def _again(self, root: Path, outcome: Outcome, draw: int) -> Iterator[Breach]:

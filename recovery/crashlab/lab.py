@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING
@@ -246,13 +246,23 @@ class _Session:
         task = ExamineTask(tuple(chosen), recordings, out)
         self._say("examine", {}, time.monotonic())
         crew.run([task], found.append, lambda: None)  # type: ignore[arg-type,list-item]
-        merged: dict[tuple[str, ...], ViolationNumbers] = {}
-        for one in found:
-            merged.setdefault((one.numbers.kind, one.numbers.cause), one.numbers)
-        self.numbers.violations = list(merged.values())
+        self.numbers.violations = _merged([one.numbers for one in found])
 
 
 _REPORTED = {"model": 0, "kill": 1, "errors": 2, "nested": 3, "rot": 4, "cut": 5}
+"""The order in which layers are told of."""
+
+
+def _merged(found: Sequence[ViolationNumbers]) -> list[ViolationNumbers]:
+    """Those that lose alike are one: they are most likely the same bug, and the first is the simplest."""
+    merged: dict[tuple[str, ...], ViolationNumbers] = {}
+    for one in sorted(found, key=lambda one: (_REPORTED[one.layer], len(one.lost))):
+        told = " ".join(one.lost) or f"{one.layer} {one.cause}"
+        alike = one.kind, re.sub(r"\d+", "#", told)
+        first = merged.setdefault(alike, one)
+        if first is not one:
+            merged[alike] = replace(first, count=first.count + one.count)
+    return list(merged.values())
 
 
 @dataclass

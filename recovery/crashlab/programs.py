@@ -50,14 +50,14 @@ class Command:
         """What its end means."""
         lines = errors.decode(errors="replace").strip().splitlines()
         if code:
-            return Refused((f"exit code {code}",), lines[-1] if lines else "")
+            return Refused((), lines[-1] if lines else "", code)
         if not output.strip():
             return Answered(None)
         try:
             entries = [from_json(entry) for entry in json.loads(output)]
             return Answered({entry[:-1]: entry[-1] for entry in entries})  # type: ignore[index]
         except (ValueError, TypeError, KeyError) as error:
-            return Refused(("no answer",), f"{self.name} printed no JSON list of entries: {error}")
+            return Refused((), f"{self.name} printed no JSON list of entries: {error}")
 
 
 Program = Function | Command

@@ -67,6 +67,8 @@ class Runner:
         self._place = TemporaryDirectory(prefix="crashlab-", dir=memory_place())
         self._home = Path(self._place.name)
         self._roots = 0
+        self.recoveries = 0
+        """How many answers were asked for."""
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +87,7 @@ class Runner:
 
     def recover(self, program: Program, root: Path) -> Outcome:
         """The answer of a function that is given the root only; nothing is recorded."""
+        self.recoveries += 1
         return self._run(program, root, Role.RECOVERY, None).outcome
 
     def work(self, program: Program, root: Path) -> Run:
@@ -160,7 +163,7 @@ class Runner:
             return program.outcome(status, self._left("out"), self._left("err"))
         said = self._left("end")
         if status or not said:
-            return Refused((f"exit code {status}",), "it ended its process")
+            return Refused((), "it ended its process", status)
         outcome: Outcome = cloudpickle.loads(said)
         return outcome
 

@@ -87,7 +87,7 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def _done(task: Task, bench: Bench, voice: Voice) -> Over | Failed:
-    started, recoveries = time.monotonic(), bench.judge.recoveries
+    started, recoveries = time.monotonic(), bench.runner.recoveries
     try:
         for message in task.work(bench):
             voice.say(message)
@@ -97,7 +97,7 @@ def _done(task: Task, bench: Bench, voice: Voice) -> Over | Failed:
         return Failed(refused(error), traceback.format_exc())
     finally:
         voice.pause()
-    return Over(bench.judge.recoveries - recoveries, time.monotonic() - started)
+    return Over(bench.runner.recoveries - recoveries, time.monotonic() - started)
 
 
 def main() -> None:

@@ -44,6 +44,10 @@ CONFIG = StoreConfig(
 """Everything is small; tables, journals and logs are full after a few entries."""
 
 
+_SMALL_ADDS = 700
+"""A few entries that a workload adds at once."""
+
+
 def layout_of(root: Path, directory_at: Callable[[Path], Directory] = PosixDirectory) -> Layout:
     """Where the store below a root has its files."""
     return Layout(directory_at(root / STORE))
@@ -92,7 +96,7 @@ class Opened:
     @property
     def is_full(self) -> bool:
         """Whether an add might find no room before the checkpoint under way has ended."""
-        return self.parts.slot.tables.active.size > CONFIG.memtable_size_max // 2
+        return self.parts.slot.tables.active.size > CONFIG.memtable_size_max - _SMALL_ADDS
 
     def request_checkpoint(self) -> None:
         """Asks for a checkpoint; the crew's steps make it."""

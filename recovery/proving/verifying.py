@@ -14,10 +14,11 @@ from recovery.leftovers import check_log
 from recovery.proving.opened import layout_of, place_of
 from recovery.proving.sitting import PASSWORDS
 from recovery.replay import Replay, scan_of
-from storage import entrylog_scan, filenames, journals, ledger_rows
+from storage import entrylog_scan, filenames, journals, lastmark, ledger_rows
 from storage.codec import entrylog as log_codec
 from storage.codec.digest import DigestCheck, digester
 from storage.codec.entry import check_digest
+from storage.codec.mark import Mark
 from storage.codec.survey import EntryVerifier
 from storage.entry import DigestType
 from storage.entrylog_reader import EntryLogReader, LogEntry, LogMap
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from recovery.founding import Layout
-    from storage.codec.mark import Mark
     from storage.entrylog_scan import LogItem
     from storage.index import Index
     from storage.row import LedgerRow
@@ -46,18 +46,15 @@ def verify(root: Path) -> list[str]:
     """A line for each thing that is wrong with the files below a root, behind an opening. Writes nothing."""
     layout = layout_of(root)
     found: list[str] = []
-    mark = _said(lambda: _ground(layout), found)
-    if mark is None or mark.trailer is None:
-        return found or [f"{filenames.LAST_MARK}: damaged"]
-    loaded = _said(lambda: ledger_rows.load(layout.ledgers, newest_rows(mark)), found)
+    _said(lambda: founding.store_id(layout), found)
+    mark = lastmark.load(layout.ledgers)
+    if not isinstance(mark, Mark) or mark.trailer is None:
+        return [*found, f"{filenames.LAST_MARK}: {mark}"]
+    sequence = mark.trailer.rows_sequence
+    loaded = _said(lambda: ledger_rows.load(layout.ledgers, sequence), found)
     if loaded is None:
         return found
     return [*found, *_in_journals(layout, mark, loaded.rows), *_in_index(layout, mark, loaded.rows)]
-
-
-def newest_rows(mark: Mark) -> int:
-    """The last group of the rows that the mark knows to be durable."""
-    return 0 if mark.trailer is None else mark.trailer.rows_sequence
 
 
 def _said(ask: Callable[[], T], found: list[str]) -> T | None:
@@ -69,11 +66,6 @@ def _said(ask: Callable[[], T], found: list[str]) -> T | None:
         return None
 
 
-def _ground(layout: Layout) -> Mark | None:
-    founding.store_id(layout)
-    return founding.load_mark(layout)
-
-
 # ── journals ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -82,11 +74,12 @@ def _in_journals(layout: Layout, mark: Mark, rows: Mapping[int, LedgerRow]) -> I
     _said(lambda: Replay(layout.journal, mark.position, newest_named(mark), rows), found)
     yield from found
     for journal_id in journals.journal_ids(layout.journal):
-        # Those that are to be replayed are judged with each other; of an old one only its own seals tell.
-        if journal_id < mark.position.journal_id:
-            scan = scan_of(layout.journal, journal_id, rows)
-            if scan.proof_offset is not None or isinstance(scan.header, Damaged):
-                yield f"{filenames.journal(journal_id)}: damaged at {scan.end}, with something sound behind"
+        scan = scan_of(layout.journal, journal_id, rows)
+        if isinstance(scan.header, Damaged):
+            yield f"{filenames.journal(journal_id)}: {scan.header}"
+        # Those that are to be replayed were judged with each other; of an old one only its own seals tell.
+        elif journal_id < mark.position.journal_id and scan.proof_offset is not None:
+            yield f"{filenames.journal(journal_id)}: damaged at {scan.end}, with something sound behind"
 
 
 # ── index and entry logs ──────────────────────────────────────────────────────────────────────────────────

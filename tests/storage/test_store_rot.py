@@ -284,6 +284,13 @@ def replace_by_a_file(path: Path) -> None:
     index_of(path).write_bytes(b"?")
 
 
+def flip_each_page(path: Path) -> None:
+    data = bytearray(data_of(path).read_bytes())
+    for at in range(2 * 4096 + 1000, len(data), 4096):
+        data[at] ^= 1
+    data_of(path).write_bytes(data)
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "missing": lambda path: shutil.rmtree(index_of(path)),
     "an empty directory": empty,
@@ -294,17 +301,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a file cut in its last page": lambda path: cut(path, data_of(path).stat().st_size - 1),
     "zeros": lambda path: data_of(path).write_bytes(bytes(data_of(path).stat().st_size)),
     "something else": lambda path: data_of(path).write_bytes(b"no index " * 9000),
-    "a flipped bit in each page": lambda path: flip_each_page(path),
+    "a flipped bit in each page": flip_each_page,
     "no checksums": lambda path: (index_of(path) / "sums").unlink(),
     "checksums that are cut": lambda path: (index_of(path) / "sums").write_bytes(b"LSPS"),
 }
-
-
-def flip_each_page(path: Path) -> None:
-    data = bytearray(data_of(path).read_bytes())
-    for at in range(2 * 4096 + 1000, len(data), 4096):
-        data[at] ^= 1
-    data_of(path).write_bytes(data)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -320,6 +320,14 @@ def test_an_index_that_is_damaged_or_gone_is_made_again_and_reads_are_identical(
     with open_store(path, QUIET) as store:
         assert store.opened.index is IndexFound.GOOD
         assert store.ledger(2).read(41).payload == b"and on"
+
+
+def test_rot_in_the_index_is_told_and_what_is_rotten_is_kept_aside(path: Path) -> None:
+    flip_each_page(path)
+    rotten = data_of(path).read_bytes()
+    with open_store(path, QUIET) as store:
+        assert [finding[:13] for finding in store.opened.findings] == ["IDX-004 index"]
+    assert (path / LEDGERS / "index.damaged" / "data.mdb").read_bytes() == rotten
 
 
 def test_an_index_that_is_older_than_the_mark_is_made_again(tmp_path: Path) -> None:

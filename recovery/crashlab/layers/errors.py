@@ -100,7 +100,7 @@ class ErrorsTask:
         finally:
             shutil.rmtree(root, ignore_errors=True)
         sighting = partial(
-            Sighting, "error", recording.name, event.number, f"{name_of(orders)} at {event}", orders=orders
+            Sighting, "errors", recording.name, event.number, f"{name_of(orders)} at {event}", orders=orders
         )
         yield Counted({"error points": 1})
         if isinstance(run.outcome, Died | Hung):
