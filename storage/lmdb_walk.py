@@ -15,12 +15,14 @@ from storage.codec import lmdb_page as codec
 from storage.outcome import Damaged, Flaw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from storage.codec.lmdb_page import Leaf, Overflow, Tree
     from storage.files import ReadFile
 
-_FIRST_PAGE = 2  # behind the two metas
+    _Known = Callable[[Iterable[int]], set[int]]
+
+FIRST_PAGE = 2  # behind the two metas
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +36,23 @@ class Found:
 
 
 def walk(
-    file: ReadFile, page_size: int, last_page: int, trees: Iterable[Tree], is_known: Callable[[int], object]
+    file: ReadFile, page_size: int, last_page: int, trees: Iterable[Tree], known: _Known
 ) -> Found | Damaged:
-    """The pages that these trees lead to, without those that are known and what is below them."""
-    return _Walk(file, page_size, last_page, is_known).run(trees)
+    """The pages that these trees lead to, without those that are known and what is below them.
+
+    `known` tells which of some pages are.
+    """
+    return _Walk(file, page_size, last_page, known).run(trees)
 
 
 def free_pages(file: ReadFile, page_size: int, last_page: int, tree: Tree) -> list[int] | Damaged:
     """The pages that LMDB will write to next, as the list of them says that has this tree."""
-    return _Walk(file, page_size, last_page, _nothing).listed(tree)
+    return _Walk(file, page_size, last_page, nothing_known).listed(tree)
 
 
-def _nothing(_: int) -> bool:
-    return False
+def nothing_known(_: Iterable[int]) -> set[int]:
+    """For a walk over all pages."""
+    return set()
 
 
 class _Broken(Exception):
@@ -54,13 +60,11 @@ class _Broken(Exception):
 
 
 class _Walk:
-    def __init__(
-        self, file: ReadFile, page_size: int, last_page: int, is_known: Callable[[int], object]
-    ) -> None:
+    def __init__(self, file: ReadFile, page_size: int, last_page: int, known: _Known) -> None:
         self._file = file
         self._page_size = page_size
         self._last_page = last_page
-        self._is_known = is_known
+        self._known = known
         self._found = Found()
         self._values: list[bytes | Overflow | Damaged] | None = None
 
@@ -100,19 +104,20 @@ class _Walk:
     def _go_through(self, tree: Tree) -> list[Tree]:
         """Goes through one tree; answers with those that its values are."""
         inner: list[Tree] = []
-        pending = [(tree.root, tree.depth)] if tree.depth else []
+        pending = [(number, tree.depth) for number in self._new([tree.root] if tree.depth else [])]
         while pending:
             number, level = pending.pop()
-            if self._is_new(number):
-                page = self._read(number)
-                found = codec.decode(page, number, tree, level)
-                if isinstance(found, Damaged):
-                    self._end(number, found)
-                if isinstance(found, codec.Branch):
-                    pending += [(child, level - 1) for child in found.children]
-                else:
-                    inner += found.trees
-                    self._note_values(found, page)
+            if number in self._found.sums:
+                self._break(number, "two ways lead there")
+            page = self._read(number)
+            found = codec.decode(page, number, tree, level)
+            if isinstance(found, Damaged):
+                self._end(number, found)
+            if isinstance(found, codec.Branch):
+                pending += [(child, level - 1) for child in self._new(found.children)]
+            else:
+                inner += found.trees
+                self._note_values(found, page)
         return inner
 
     def _note_values(self, leaf: Leaf, page: bytes) -> None:
@@ -125,7 +130,7 @@ class _Walk:
     def _take(self, overflow: Overflow) -> None:
         """Takes the pages of a value as a whole: only the first says what it is."""
         number = overflow.page
-        if not self._is_new(number):
+        if not self._new([number]):
             return
         head = self._file.read(number * self._page_size, codec.HEAD_SIZE)
         count = codec.decode_run(head, overflow, self._page_size)
@@ -134,21 +139,23 @@ class _Walk:
         if number + count - 1 > self._last_page:
             self._break(number, "its value ends behind the last page")
         self._read(number)
-        for one in range(number + 1, number + count):
-            if not self._is_new(one):
-                self._break(one, "in the middle of a value")
+        rest = range(number + 1, number + count)
+        if len(self._new(rest)) < len(rest):
+            self._break(number, "pages of its value are known, and it is not")
+        for one in rest:
             self._read(one)
 
-    def _is_new(self, number: int) -> bool:
-        """Whether it is to be gone through; notes it if not."""
-        if not _FIRST_PAGE <= number <= self._last_page:
-            self._break(number, "there is no such page")
-        if number in self._found.sums or number in self._found.shared:
-            self._break(number, "two ways lead there")
-        if self._is_known(number):
-            self._found.shared.add(number)
-            return False
-        return True
+    def _new(self, pages: Sequence[int]) -> Collection[int]:
+        """Those that are to be gone through; notes the others."""
+        found, numbers = self._found, set(pages)
+        if pages and not FIRST_PAGE <= min(pages) <= max(pages) <= self._last_page:
+            self._break(max(pages), f"one of {len(pages)} pages that are not there")
+        is_twice = len(numbers) < len(pages) or not numbers.isdisjoint(found.shared)
+        if is_twice or not numbers.isdisjoint(found.sums):
+            self._break(max(pages), f"two ways lead to one of {len(pages)} pages")
+        known = self._known(numbers)
+        found.shared.update(known)
+        return numbers - known
 
     def _read(self, number: int) -> bytes:
         page = self._file.read(number * self._page_size, self._page_size)

@@ -26,6 +26,8 @@ from storage.codec.page_sums import Record
 from storage.outcome import Damaged, EndOfData, Flaw
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from storage.codec.lmdb_meta import Meta
     from storage.codec.lmdb_page import Tree
     from storage.files import Directory, ReadFile, WriteFile
@@ -96,7 +98,9 @@ class Snapshot:
     def advance(self, record: Record) -> bool:
         """Takes over what the next transaction has done; `False` if that cannot be, and nothing was taken."""
         is_next = record.number == self.number + 1 and record.page_size == self.page_size
-        if not is_next or not all(map(self.leads_to, record.gone)) or any(map(self.leads_to, record.pages)):
+        if not is_next or len(self.leading_to(record.gone)) < len(record.gone):
+            return False
+        if self.leading_to(record.pages):
             return False
         for page in record.gone:
             self.is_live[page] = 0
@@ -115,8 +119,10 @@ class Snapshot:
             self.is_live[page] = 1
         self.count += len(record.pages)
 
-    def leads_to(self, page: int) -> bool:
-        return page < len(self.is_live) and self.is_live[page] == 1
+    def leading_to(self, pages: Iterable[int]) -> set[int]:
+        """Those of the pages that it leads to."""
+        is_live, end = self.is_live, len(self.is_live)
+        return {page for page in pages if page < end and is_live[page]}
 
     def record(self) -> Record:
         """All of it, for a file of its own."""
@@ -193,12 +199,9 @@ def all_pages(data: ReadFile) -> Snapshot | Damaged:
     head = read_head(data)
     if isinstance(head, Damaged):
         return head
-    found = lmdb_walk.walk(data, head.meta.page_size, head.meta.last_page, head.trees, _nothing)
+    meta = head.meta
+    found = lmdb_walk.walk(data, meta.page_size, meta.last_page, head.trees, lmdb_walk.nothing_known)
     return found if isinstance(found, Damaged) else Snapshot(_record(head, found.sums, ()))
-
-
-def _nothing(_: int) -> bool:
-    return False
 
 
 def _record(head: Head, sums: dict[int, int], gone: tuple[int, ...] | dict[int, int]) -> Record:
@@ -220,19 +223,27 @@ def changed(data: ReadFile, known: Snapshot, head: Head) -> Record | Damaged:
         return _not_behind(known, meta)
     if lmdb_meta.checksum(head.other) != known.meta:
         return Damaged(known.number % 2 * meta.page_size, Flaw.CHECKSUM, "the meta page before")
-    before, trees_before = lmdb_meta.decode(head.other), lmdb_meta.decode_trees(head.other)
-    assert not isinstance(before, Damaged), "its checksum is right"
-    assert not isinstance(trees_before, Damaged), "its checksum is right"
-    news = lmdb_walk.walk(data, meta.page_size, meta.last_page, head.trees, known.leads_to)
+    before, trees_before = _before(head)
+    news = lmdb_walk.walk(data, meta.page_size, meta.last_page, head.trees, known.leading_to)
     if isinstance(news, Damaged):
         return news
-    gone = lmdb_walk.walk(data, meta.page_size, before.last_page, trees_before, news.shared.__contains__)
+    gone = lmdb_walk.walk(data, meta.page_size, before.last_page, trees_before, news.shared.intersection)
     if isinstance(gone, Damaged):
         return gone
+    if len(known.leading_to(gone.sums)) < len(gone.sums):
+        return Damaged(0, Flaw.BAD_FIELD, "pages are gone that were not there")
     for page, checksum in gone.sums.items():
-        if not known.leads_to(page) or known.sums[page] != checksum:
+        if known.sums[page] != checksum:
             return Damaged(page * meta.page_size, Flaw.CHECKSUM, f"page {page}")
     return _record(head, news.sums, gone.sums)
+
+
+def _before(head: Head) -> tuple[Meta, tuple[Tree, Tree]]:
+    """What the transaction before the one that counts began with; its meta page is known to be sound."""
+    meta, trees = lmdb_meta.decode(head.other), lmdb_meta.decode_trees(head.other)
+    assert not isinstance(meta, Damaged), "its checksum is right"
+    assert not isinstance(trees, Damaged), "its checksum is right"
+    return meta, trees
 
 
 def _not_behind(known: Snapshot, meta: Meta) -> Damaged:
@@ -247,31 +258,39 @@ def doubt(data: ReadFile, known: Snapshot, head: Head, record: Record) -> Damage
     """
     if not known.last_gone.isdisjoint(record.pages):
         return Damaged(0, Flaw.OTHER_PLACE, f"transaction {record.number} leads to pages of an earlier one")
-    before, trees_before = lmdb_meta.decode(head.other), lmdb_meta.decode_trees(head.other)
-    assert not isinstance(before, Damaged), "its checksum is right"
-    assert not isinstance(trees_before, Damaged), "its checksum is right"
-    live_before = {page for page, is_live in enumerate(known.is_live) if is_live}
-    live = (live_before - {*record.gone}) | {*record.pages}
-    lost_before = _lost(data, before, trees_before, live_before)
-    lost = _lost(data, head.meta, head.trees, live)
-    if isinstance(lost_before, Damaged):
-        return lost_before
-    if isinstance(lost, Damaged):
-        return lost
-    if lost - lost_before:
-        return Damaged(0, Flaw.BAD_FIELD, f"nothing tells of page {min(lost - lost_before)}")
-    return None
+    before = _accounts(data, *_before(head), known.is_live[:])
+    accounts = _accounts(data, head.meta, head.trees, _live_behind(known, record))
+    if isinstance(before, Damaged):
+        return before
+    if isinstance(accounts, Damaged):
+        return accounts
+    lost = accounts.find(0, lmdb_walk.FIRST_PAGE)
+    while lost >= 0 and lost < len(before) and not before[lost]:
+        lost = accounts.find(0, lost + 1)  # whatever LMDB has ever lost stays lost
+    return None if lost < 0 else Damaged(0, Flaw.BAD_FIELD, f"nothing tells of page {lost}")
 
 
-def _lost(data: ReadFile, meta: Meta, trees: tuple[Tree, Tree], live: set[int]) -> set[int] | Damaged:
-    """Pages that are neither in use nor free: none, as far as we know."""
-    listed = lmdb_walk.free_pages(data, meta.page_size, meta.last_page, trees[0])
-    if isinstance(listed, Damaged):
-        return listed
-    free = set(listed)
-    if len(free) < len(listed) or not free.isdisjoint(live) or not free <= {*range(2, meta.last_page + 1)}:
-        return Damaged(0, Flaw.BAD_FIELD, "pages are free that are not")
-    return {*range(2, meta.last_page + 1)} - live - free
+def _live_behind(known: Snapshot, record: Record) -> bytearray:
+    """For each page whether the transaction leads to it."""
+    live = known.is_live.ljust(max(record.pages, default=-1) + 1, b"\0")
+    for page in record.gone:
+        live[page] = 0
+    for page in record.pages:
+        live[page] = 1
+    return live
+
+
+def _accounts(data: ReadFile, meta: Meta, trees: tuple[Tree, Tree], live: bytearray) -> bytearray | Damaged:
+    """For each page whether it is in use or free; never both."""
+    free = lmdb_walk.free_pages(data, meta.page_size, meta.last_page, trees[0])
+    if isinstance(free, Damaged):
+        return free
+    accounts = live.ljust(meta.last_page + 1, b"\0")
+    for page in free:
+        if not lmdb_walk.FIRST_PAGE <= page <= meta.last_page or accounts[page]:
+            return Damaged(0, Flaw.BAD_FIELD, f"page {page} is free, and is not")
+        accounts[page] = 1
+    return accounts
 
 
 # ── a file of them ───────────────────────────────────────────────────────────────────────────────────────
@@ -302,7 +321,8 @@ def verified(directory: Directory, data: ReadFile, head: Head) -> PageSums | Dam
     damage = doubt(data, known, head, record)
     if damage:
         return damage
-    known.advance(record)
+    is_next = known.advance(record)
+    assert is_next, "its pages are new, and those gone were known"
     return PageSums(directory, data, known, is_ahead=True)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from recovery.crashlab.oracles import (
     Breach,
@@ -14,13 +16,16 @@ from recovery.crashlab.oracles import (
     name,
 )
 from recovery.crashlab.outcome import Answered, Died, Hung, Outcome
+from recovery.crashlab.programs import Command
 from recovery.crashlab.shown import as_shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from recovery.crashlab.history import History
+    from recovery.crashlab.layers.task import Sighting
+    from recovery.crashlab.programs import Program
     from recovery.crashlab.running import Run, Runner
     from recovery.crashlab.shown import Key
     from recovery.crashlab.spec import Spec
@@ -50,6 +55,24 @@ def trouble(outcome: Outcome) -> Breach | None:
             return Breach("REFUSED", f"{outcome}")
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An image, what was promised before it, and what to say of a breach that it shows."""
+
+    image: str
+    lay_out: Callable[[Path], object]
+    history: History
+    sighting: Callable[[Breach], Sighting]
+
+
+class Hands(Protocol):
+    """Whoever runs programs: a runner, each in a child of its own, or a child that runs many."""
+
+    def recover(self, program: Program, root: Path) -> Outcome: ...
+
+    def work(self, program: Program, root: Path) -> Run: ...
+
+
 class Judge:
     """For one worker; what it has seen it does not recover again."""
 
@@ -57,19 +80,34 @@ class Judge:
         self._spec = spec
         self._runner = runner
         self._known: dict[str, Aftermath] = {}
+        self._together: set[str] = set()  # images that were recovered in a child with others
+        self._batches = not any(isinstance(one, Command) for one in (spec.recover, *_programs(spec)))
 
-    def knows(self, image: str) -> bool:
-        """Whether that image was recovered already."""
-        return image in self._known
+    def check(self, cases: Sequence[Case]) -> Iterator[Sighting]:
+        """Every breach of these cases. None that shows only in the company of others."""
+        self._recover_together({case.image: case.lay_out for case in cases})
+        for case in cases:
+            for breach in self.breaches_of(case.image, case.lay_out, case.history):
+                yield case.sighting(breach)
+
+    def breaches_of(self, image: str, lay_out: Callable[[Path], object], history: History) -> list[Breach]:
+        """Everything that is wrong with an image behind that history."""
+        found = self._breaches(history, self.of(image, lay_out))
+        if found and image in self._together:
+            # One child had many stores: only what shows in a process of its own is told.
+            self._together.discard(image)
+            del self._known[image]
+            found = self._breaches(history, self.of(image, lay_out))
+        return found
 
     def of(self, image: str, lay_out: Callable[[Path], object]) -> Aftermath:
         """The aftermath of an image; `lay_out` makes it in an empty directory where it is not known yet."""
         if image not in self._known:
-            self._known[image] = self._recovered(image, lay_out)
+            with self._laid_out(lay_out) as root:
+                self._known[image] = self._aftermath(self._runner, root, _draw(image))
         return self._known[image]
 
-    def breaches(self, history: History, aftermath: Aftermath) -> list[Breach]:
-        """Everything that is wrong with it behind that history."""
+    def _breaches(self, history: History, aftermath: Aftermath) -> list[Breach]:
         found = list(aftermath.breaches)
         if isinstance(aftermath.outcome, Answered):
             found += self._spec.breaches(history, aftermath.outcome.answer)
@@ -81,55 +119,86 @@ class Judge:
         for breach in self._spec.breaches(history.then(went_on.history), later.answer):
             yield Breach(breach.kind, f"{breach.what}, after working on")
 
+    # ── many images ───────────────────────────────────────────────────────────────────────────────────
+
+    def _recover_together(self, images: Mapping[str, Callable[[Path], object]]) -> None:
+        new = {image: lay_out for image, lay_out in images.items() if image not in self._known}
+        if not self._batches or len(new) < 2:
+            return
+        with ExitStack() as stack:
+            jobs = [
+                partial(self._job, stack.enter_context(self._laid_out(lay_out)), _draw(image))
+                for image, lay_out in new.items()
+            ]
+            answers = self._runner.batch(jobs)
+        self._runner.recoveries += len(new)
+        for image, aftermath in zip(new, answers, strict=True):
+            if aftermath is not None:
+                self._known[image] = aftermath
+                self._together.add(image)
+
+    def _job(self, root: Path, draw: int, hands: Hands) -> Aftermath:
+        return self._aftermath(hands, root, draw)
+
     # ── one image ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _recovered(self, image: str, lay_out: Callable[[Path], object]) -> Aftermath:
+    @contextmanager
+    def _laid_out(self, lay_out: Callable[[Path], object]) -> Iterator[Path]:
         root = self._runner.root()
         lay_out(root)
         try:
-            return self._aftermath(root, int(image[:8], 16))
+            yield root
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
-    def _aftermath(self, root: Path, draw: int) -> Aftermath:
-        outcome = self._recover(root)
+    def _aftermath(self, hands: Hands, root: Path, draw: int) -> Aftermath:
+        outcome = hands.recover(self._spec.recover, root)
         if wrong := trouble(outcome):
             return Aftermath(outcome, (wrong,))
-        breaches = (*self._again(root, outcome, draw), *self._checked(root, draw))
+        breaches = (*self._again(hands, root, outcome, draw), *self._checked(hands, root, draw))
         rule = self._spec.rule(ContinueAfterRecovery)
         if breaches or rule is None or draw % rule.every:
             return Aftermath(outcome, breaches)
-        went_on = self._runner.work(rule.go_on, root)
+        went_on = hands.work(rule.go_on, root)
         if wrong := trouble(went_on.outcome):
             return Aftermath(outcome, (Breach(wrong.kind, f"{wrong.what}, working on"),))
-        later = self._recover(root)
+        later = hands.recover(self._spec.recover, root)
         if wrong := trouble(later):
             return Aftermath(outcome, (Breach(wrong.kind, f"{wrong.what}, after working on"),))
         return Aftermath(outcome, tuple(_gone(outcome, went_on, later)), went_on, later)
 
-    def _recover(self, root: Path) -> Outcome:
-        return self._runner.recover(self._spec.recover, root)
-
-    def _again(self, root: Path, outcome: Outcome, draw: int) -> Iterator[Breach]:
+    def _again(self, hands: Hands, root: Path, outcome: Outcome, draw: int) -> Iterator[Breach]:
         rule = self._spec.rule(Idempotent)
         if rule is None or draw % rule.every:
             return
         for _ in range(rule.times):
-            again = self._recover(root)
+            again = hands.recover(self._spec.recover, root)
             if again != outcome:
                 yield trouble(again) or Breach("DIFFERS", f"recovered again: {difference(outcome, again)}")
                 return
 
-    def _checked(self, root: Path, draw: int) -> Iterator[Breach]:
+    def _checked(self, hands: Hands, root: Path, draw: int) -> Iterator[Breach]:
         rule = self._spec.rule(FsckClean)
         if rule is None or draw % rule.every:
             return
-        said = self._runner.recover(rule.verify, root)
+        said = hands.recover(rule.verify, root)
         if wrong := trouble(said):
             yield Breach(wrong.kind, f"{wrong.what}, verifying")
         elif isinstance(said, Answered) and said.answer:
             lines = [f"{line}" for line in said.answer]  # type: ignore[attr-defined]
             yield Breach("UNSOUND", f"the store's own verifier says: {'; '.join(lines[:3])}")
+
+
+def _draw(image: str) -> int:
+    """A number by which rules choose their share of the images."""
+    return int(image[:8], 16)
+
+
+def _programs(spec: Spec) -> Iterator[Program]:
+    for kind, program in ((ContinueAfterRecovery, "go_on"), (FsckClean, "verify")):
+        rule = spec.rule(kind)
+        if rule is not None:
+            yield getattr(rule, program)
 
 
 def _gone(first: Outcome, went_on: Run, later: Outcome) -> Iterator[Breach]:

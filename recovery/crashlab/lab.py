@@ -295,7 +295,9 @@ class _Ear:
 def write_report(numbers: LabNumbers, out: Path) -> None:
     """`report.json` and `report.html` into a directory, beside the violations that are there."""
     out.mkdir(parents=True, exist_ok=True)
-    traces = {one.id: (out / one.directory / "trace.txt").read_text(encoding="utf-8") for one in numbers.violations}
+    traces = {
+        one.id: (out / one.directory / "trace.txt").read_text(encoding="utf-8") for one in numbers.violations
+    }
     numbers.write(out / "report.json")
     (out / "report.html").write_text(page.render(numbers, traces), encoding="utf-8")
 

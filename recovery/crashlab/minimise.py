@@ -57,9 +57,8 @@ def describe(pending: Pending, harmed: Sequence[Unit], survivors: Survivors) -> 
     for unit in harmed:
         if isinstance(unit, PendingSector):
             sectors.setdefault(unit.file, []).append(unit)
-    told = []
-    for file in dict.fromkeys((*sectors, *sizes)):
-        told.append(_of_file(pending, sectors.get(file, []), sizes.get(file), survivors))
+    files = dict.fromkeys((*sectors, *sizes))
+    told = (_of_file(pending, sectors.get(file, []), sizes.get(file), survivors) for file in files)
     return (*names, *told)
 
 

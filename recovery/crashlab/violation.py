@@ -85,8 +85,7 @@ def replay(violation: Violation, runner: Runner) -> Replayed:
     sighting, spec = violation.sighting, violation.spec
     image = _made_again(violation, runner)
     judge = Judge(spec, runner)
-    aftermath = judge.of(tree.digest(image), partial(tree.write_tree, image))
-    breaches = tuple(judge.breaches(sighting.history, aftermath))
+    breaches = tuple(judge.breaches_of(tree.digest(image), partial(tree.write_tree, image), sighting.history))
     return Replayed(tree.digest(image) == tree.digest(sighting.image), breaches, sighting.breach)
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import IO, Any
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any
 
 import cloudpickle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SIZE = struct.Struct("<Q")
 
@@ -21,6 +25,13 @@ def receive(pipe: IO[bytes]) -> Any:
     """The next value; `EOFError` where there will be none."""
     (size,) = _SIZE.unpack(_exactly(pipe, _SIZE.size))
     return cloudpickle.loads(_exactly(pipe, size))
+
+
+def receive_all(pipe: IO[bytes]) -> Iterator[Any]:
+    """Every value up to the end, or up to one that is not whole."""
+    with suppress(EOFError):
+        while True:
+            yield receive(pipe)
 
 
 def _exactly(pipe: IO[bytes], size: int) -> bytes:

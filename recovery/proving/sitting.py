@@ -75,7 +75,7 @@ class Sitting:
         """Entries one after the other, each acknowledged before the next."""
         ledger = self.store.ledger(ledger_id, password=password)
         for size in sizes:
-            entry_id = self._next_id(ledger)
+            entry_id = self._take_id(ledger)
             payload = self._payload(ledger_id, entry_id, size)
             with self._ctx.doing("add", ledger_id, entry_id, payload):
                 assert ledger.append(payload) == entry_id
@@ -83,7 +83,7 @@ class Sitting:
     def append_many(self, ledger_id: int, *sizes: int, password: bytes = b"") -> None:
         """Entries that come all or none."""
         ledger = self.store.ledger(ledger_id, password=password)
-        keyed = [(self._next_id(ledger), size) for size in sizes]
+        keyed = [(self._take_id(ledger), size) for size in sizes]
         pairs = [((ledger_id, one), self._payload(ledger_id, one, size)) for one, size in keyed]
         with self._ctx.doing("add_all", ledger_id, tuple(pairs)):
             added = ledger.append_many([payload for _, payload in pairs])
@@ -93,7 +93,7 @@ class Sitting:
         """Entries that share a group with whatever is added next; acknowledged by `hear` once done."""
         ledger = self.store.ledger(ledger_id)
         for size in sizes:
-            entry_id = self._next_id(ledger)
+            entry_id = self._take_id(ledger)
             payload = self._payload(ledger_id, entry_id, size)
             token = self._ctx.invoke("add", ledger_id, entry_id, payload)
             self._submitted.append((token, ledger.submit(payload)))
@@ -125,7 +125,7 @@ class Sitting:
     def defer(self, ledger_id: int, *sizes: int) -> None:
         """Entries whose writer does not wait: acknowledged by the next `force` of their ledger."""
         for size in sizes:
-            entry_id = self._next_id(self.store.ledger(ledger_id))
+            entry_id = self._take_id(self.store.ledger(ledger_id))
             payload = self._payload(ledger_id, entry_id, size)
             self._deferred.append((ledger_id, self._ctx.invoke("add", ledger_id, entry_id, payload)))
             self.store.bookie.defer(self._encoded(ledger_id, entry_id, payload), master_key(b""))
@@ -229,12 +229,17 @@ class Sitting:
 
     # ── payloads ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _next_id(self, ledger: Ledger) -> int:
-        if ledger.id not in self._next_ids:
-            last_id = ledger.last_entry_id
-            self._next_ids[ledger.id] = 0 if last_id is None else last_id + 1
-        self._next_ids[ledger.id] += 1
-        return self._next_ids[ledger.id] - 1
+    def next_id(self, ledger_id: int) -> int:
+        """The id that the ledger's next entry gets."""
+        if ledger_id not in self._next_ids:
+            last_id = self.store.ledger(ledger_id).last_entry_id
+            self._next_ids[ledger_id] = 0 if last_id is None else last_id + 1
+        return self._next_ids[ledger_id]
+
+    def _take_id(self, ledger: Ledger) -> int:
+        entry_id = self.next_id(ledger.id)
+        self._next_ids[ledger.id] = entry_id + 1
+        return entry_id
 
     def take_back(self, ledger_id: int) -> None:
         """What was refused has no id."""

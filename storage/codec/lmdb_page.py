@@ -161,7 +161,7 @@ def _decode(view: memoryview, number: int, tree: Tree, level: int) -> Branch | L
     if flags != due:
         raise _Senseless(f"another kind of page: {flags:x}")
     if level > 1:
-        return Branch(tuple(_child(view, at) for at in _nodes(view, lower, upper)))
+        return Branch(_children(view, _nodes(view, lower, upper)))
     if not tree.width:
         return _leaf(view, lower, upper)
     if width != tree.width:
@@ -183,11 +183,15 @@ def _nodes(view: memoryview, lower: int, upper: int) -> memoryview:
     return offsets
 
 
-def _child(view: memoryview, at: int) -> int:
-    low, middle, high, key_size = _NODE.unpack_from(view, at)
-    if at + _NODE.size + key_size > len(view):
-        raise _Senseless("a key behind the end of the page")
-    return int(low | middle << 16 | high << 32)
+def _children(view: memoryview, nodes: memoryview) -> tuple[int, ...]:
+    # Each commit reads some thousands of them: as little as can be for each.
+    read, key_end_max, children = _NODE.unpack_from, len(view) - _NODE.size, []
+    for at in nodes:
+        low, middle, high, key_size = read(view, at)
+        if at + key_size > key_end_max:
+            raise _Senseless("a key behind the end of the page")
+        children.append(low | middle << 16 | high << 32)
+    return tuple(children)
 
 
 def _leaf_node(view: memoryview, at: int) -> tuple[int, int, int]:

@@ -43,7 +43,9 @@ def head_of(data: ReadFile) -> Head:
 def live_pages(data: ReadFile) -> dict[int, int]:
     """Each page that LMDB's file leads to, with its CRC-32C: found by a walk over all of them."""
     head = head_of(data)
-    found = lmdb_walk.walk(data, head.meta.page_size, head.meta.last_page, head.trees, lambda _: False)
+    found = lmdb_walk.walk(
+        data, head.meta.page_size, head.meta.last_page, head.trees, lmdb_walk.nothing_known
+    )
     assert isinstance(found, lmdb_walk.Found), found
     return found.sums
 

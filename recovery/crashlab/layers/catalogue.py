@@ -9,15 +9,6 @@ from recovery.crashlab.layers.cut import CutTask, why_none
 from recovery.crashlab.layers.errors import ErrorsTask
 from recovery.crashlab.layers.kill import KillTask
 from recovery.crashlab.layers.model import ModelTask
-
-if TYPE_CHECKING:
-    from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from recovery.crashlab.layers.cut import CutTask, why_none
-from recovery.crashlab.layers.errors import ErrorsTask
-from recovery.crashlab.layers.kill import KillTask
-from recovery.crashlab.layers.model import ModelTask
 from recovery.crashlab.layers.nested import NestedTask
 from recovery.crashlab.layers.rot import RotTask
 

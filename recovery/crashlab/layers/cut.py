@@ -12,7 +12,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from recovery.crashlab import tree
-from recovery.crashlab.layers.task import Counted, NotCovered, Sighting, shuffled
+from recovery.crashlab.judge import Case
+from recovery.crashlab.layers.task import Counted, NotCovered, Sighting, grouped, shuffled
 from recovery.crashlab.preload import Action, Orders
 from recovery.crashlab.tape import Call
 from recovery.crashlab.volume import Volume
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from recovery.crashlab.layers.task import Bench, Message, Recording, Share
+    from recovery.crashlab.oracles import Breach
     from recovery.crashlab.tape import Event
 
 KINDS = ("ext4", "xfs")
@@ -61,31 +63,28 @@ class CutTask:
         # Each worker has a file system of its own; with several, one kind each, else in turns.
         for turn in count() if self.share.until is not None else range(len(kinds)):
             kind = kinds[(turn + self.share.index) % len(kinds)]
+            if self.share.is_over:
+                return
             drawn = shuffled(calls, bench.spec.seed, "cut", kind, turn)
             with Volume(kind) as volume:
-                for number, (recording, event) in enumerate(drawn[: CUTS * self.share.of]):
-                    if self.share.is_over:
-                        return
-                    if self.share.has(number):
-                        yield from _cut(bench, volume, kind, recording, event)
+                mine = self.share.mine(drawn[: CUTS * self.share.of])
+                for group in grouped(mine):
+                    cases = [_cut(bench, volume, kind, recording, event) for recording, event in group]
+                    yield Counted({"real cuts": len(cases), f"cuts on {kind}": len(cases)})
+                    yield from bench.judge.check(cases)
 
 
-def _cut(bench: Bench, volume: Volume, kind: str, recording: Recording, event: Event) -> Iterator[Message]:
+def _cut(bench: Bench, volume: Volume, kind: str, recording: Recording, event: Event) -> Case:
     root = volume.fresh()
     orders = Orders(event.number, Action.CUT)
     died = bench.runner.record(bench.spec.workloads[recording.name], root, orders)
     volume.crash_and_remount()
     left = tree.read_tree(root, bench.ignored)
-    yield Counted({"real cuts": 1, f"cuts on {kind}": 1})
-    aftermath = bench.judge.of(tree.digest(left), partial(tree.write_tree, left))
-    for breach in bench.judge.breaches(died.history, aftermath):
-        yield Sighting(
-            "cut",
-            recording.name,
-            event.number,
-            f"before {event}",
-            breach,
-            f"a real power cut on {kind}",
-            left,
-            died.history,
+
+    def sighting(breach: Breach) -> Sighting:
+        how = f"a real power cut on {kind}"
+        return Sighting(
+            "cut", recording.name, event.number, f"before {event}", breach, how, left, died.history
         )
+
+    return Case(tree.digest(left), partial(tree.write_tree, left), died.history, sighting)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from recovery.crashlab import tape, tree
 from recovery.crashlab.fates import KeepAll, LoseAll, RandomFate, Tearing
-from recovery.crashlab.layers.task import Counted, Crash, NotCovered, Sighting, shuffled
+from recovery.crashlab.judge import Case
+from recovery.crashlab.layers.task import Counted, Crash, NotCovered, Sighting, grouped, shuffled
 from recovery.crashlab.oracles import Breach
 from recovery.crashlab.outcome import Died, Hung
 from recovery.crashlab.playback import Playback
@@ -87,50 +88,74 @@ class ErrorsTask:
             for recording in self.recordings
             for event, orders in every_fault(recording.events())
         ]
-        for recording, event, orders in self.share.mine(shuffled(faults, bench.spec.seed, "errors")):
-            yield from self._failed(bench, recording, event, orders)
+        mine = self.share.mine(shuffled(faults, bench.spec.seed, "errors"))
+        for group in grouped(mine, 6):
+            cases: list[Case] = []
+            for recording, event, orders in group:
+                root = bench.runner.root()
+                try:
+                    run = bench.runner.record(bench.spec.workloads[recording.name], root, orders)
+                    left = tree.read_tree(root, bench.ignored)
+                finally:
+                    shutil.rmtree(root, ignore_errors=True)
+                failed = _Failed(recording.name, event, orders, run, left)
+                cases += [failed.restarted(), *failed.cuts(bench)]
+                yield from failed.ended()
+            yield Counted({"error points": len(group), "power cuts behind errors": len(cases) - len(group)})
+            yield from bench.judge.check(cases)
         if self.share.is_over and self.share.index == 0:
             yield NotCovered(f"its share of the budget was over before all {len(faults):,} faults were made")
 
-    def _failed(self, bench: Bench, recording: Recording, event: Event, orders: Orders) -> Iterator[Message]:
-        root = bench.runner.root()
-        try:
-            run = bench.runner.record(bench.spec.workloads[recording.name], root, orders)
-            left = tree.read_tree(root, bench.ignored)
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
-        sighting = partial(
-            Sighting, "errors", recording.name, event.number, f"{name_of(orders)} at {event}", orders=orders
-        )
-        yield Counted({"error points": 1})
-        if isinstance(run.outcome, Died | Hung):
-            kind = "HANG" if isinstance(run.outcome, Hung) else "SIGNAL"
-            yield sighting(Breach(kind, f"the workload {run.outcome}"), name_of(orders), left, run.history)
-        aftermath = bench.judge.of(tree.digest(left), partial(tree.write_tree, left))
-        for breach in bench.judge.breaches(run.history, aftermath):
-            yield sighting(breach, f"{name_of(orders)}, then a restart", left, run.history)
-        for found in self._cut(bench, run, orders):
-            image, breach, how, at, survivors = found
-            yield sighting(
-                breach,
-                f"{name_of(orders)}, then a power cut, {how}",
-                image,
-                run.history,
-                crashes=(Crash(at, survivors),),
-                tapes=(tape.encode_all(run.events),),
-            )
-        yield Counted({"power cuts behind errors": len(_fates(orders))})
 
-    def _cut(self, bench: Bench, run: Run, orders: Orders) -> Iterator[tuple]:  # type: ignore[type-arg]
+@dataclass(frozen=True)
+class _Failed:
+    """A workload that met a fault, and what it left."""
+
+    workload: str
+    event: Event
+    orders: Orders
+    run: Run
+    left: tree.Tree
+
+    def ended(self) -> Iterator[Sighting]:
+        """A fault must not kill the process that meets it, nor keep it for ever."""
+        if isinstance(self.run.outcome, Died | Hung):
+            kind = "HANG" if isinstance(self.run.outcome, Hung) else "SIGNAL"
+            breach = Breach(kind, f"the workload {self.run.outcome}")
+            yield self._sighting("the fault alone", self.left, (), (), breach)
+
+    def restarted(self) -> Case:
+        """The files as they lie, as a new process finds them."""
+        sighting = partial(self._sighting, "then a restart", self.left, (), ())
+        digest = tree.digest(self.left)
+        return Case(digest, partial(tree.write_tree, self.left), self.run.history, sighting)
+
+    def cuts(self, bench: Bench) -> Iterator[Case]:
+        """The same behind a power cut: what a failed sync called clean may be gone."""
         playback = Playback(bench.spec.profile, bench.ignored)
-        playback.play_all(run.events)
+        playback.play_all(self.run.events)
         pending = playback.platter.pending()
-        for fate in _fates(orders):
+        for fate in _fates(self.orders):
             survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
             after = playback.platter.after_cut(survivors)
-            aftermath = bench.judge.of(after.image(), partial(tree.lay_out, after))
-            for breach in bench.judge.breaches(run.history, aftermath):
-                yield tree.seen_tree(after), breach, str(fate), len(run.events), survivors
+            sighting = partial(
+                self._sighting,
+                f"then a power cut, {fate}",
+                tree.seen_tree(after),
+                (Crash(len(self.run.events), survivors),),
+                (tape.encode_all(self.run.events),),
+            )
+            yield Case(after.image(), partial(tree.lay_out, after), self.run.history, sighting)
+
+    def _sighting(
+        self, how: str, image: tree.Tree, crashes: tuple[Crash, ...], tapes: tuple[bytes, ...], breach: Breach
+    ) -> Sighting:
+        call = f"{name_of(self.orders)} at {self.event}"
+        history = self.run.history
+        number = self.event.number
+        return Sighting(
+            "errors", self.workload, number, call, breach, how, image, history, crashes, tapes, self.orders
+        )
 
 
 def _fates(orders: Orders) -> list[Fate]:

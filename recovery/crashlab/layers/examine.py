@@ -120,10 +120,8 @@ def _minimised(
 
 def _breach(bench: Bench, platter: Platter, survivors: Survivors, sighting: Sighting) -> Breach | None:
     after = platter.after_cut(survivors)
-    aftermath = bench.judge.of(after.image(), partial(tree.lay_out, after))
-    alike = (
-        one for one in bench.judge.breaches(sighting.history, aftermath) if one.kind == sighting.breach.kind
-    )
+    breaches = bench.judge.breaches_of(after.image(), partial(tree.lay_out, after), sighting.history)
+    alike = (one for one in breaches if one.kind == sighting.breach.kind)
     return next(alike, None)
 
 

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from recovery.crashlab import tree
 from recovery.crashlab.corners import corner_fates, exhaustive_fates
 from recovery.crashlab.fates import RandomFate, Tearing
+from recovery.crashlab.judge import Case
 from recovery.crashlab.layers.task import (
     Counted,
     Covered,
     Crash,
     Sighting,
+    grouped,
     histories,
     shuffled,
 )
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from recovery.crashlab.fates import Fate
     from recovery.crashlab.history import History
     from recovery.crashlab.layers.task import Bench, Message, Recording, Share
-    from recovery.crashlab.pending import Pending
+    from recovery.crashlab.oracles import Breach
+    from recovery.crashlab.pending import Pending, Survivors
     from recovery.crashlab.platter import Platter
     from recovery.crashlab.playback import Ignored
     from recovery.crashlab.profile import Profile
@@ -105,7 +108,7 @@ class ModelTask:
         fates = first_fates(pending) if number == 0 else random_fates(bench.spec.seed, moment, number)
         if self.share.index == 0 and number == 0 and len(pending.units) <= EXHAUSTIVE_UP_TO:
             yield Counted({"exhausted crash points": 1})
-        images = set()
+        cases: dict[str, Case] = {}
         raw = 0
         for fate in fates:
             if self.share.is_over:
@@ -113,26 +116,30 @@ class ModelTask:
             survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
             after = moment.platter.after_cut(survivors)
             image = after.image()
-            if image in images or not self.share.has_image(image):
-                raw += image in images
-                continue
-            raw += 1
-            images.add(image)
-            aftermath = bench.judge.of(image, partial(tree.lay_out, after))
-            for breach in bench.judge.breaches(moment.history, aftermath):
-                yield Sighting(
-                    "model",
-                    moment.workload,
-                    moment.number,
-                    moment.call,
-                    breach,
-                    f"power cut, {getattr(fate, 'label', fate)}",
-                    tree.seen_tree(after),
-                    moment.history,
-                    (Crash(moment.index, survivors),),
-                )
+            if self.share.has_image(image):
+                raw += 1
+                cases.setdefault(image, _case(moment, fate, survivors, after, image))
+        for group in grouped(cases.values()):
+            yield from bench.judge.check(group)
         yield Counted({"raw states": raw})
-        yield Covered(frozenset(images))
+        yield Covered(frozenset(cases))
+
+
+def _case(moment: Moment, fate: Fate, survivors: Survivors, after: Platter, image: str) -> Case:
+    def sighting(breach: Breach) -> Sighting:
+        return Sighting(
+            "model",
+            moment.workload,
+            moment.number,
+            moment.call,
+            breach,
+            f"power cut, {getattr(fate, 'label', fate)}",
+            tree.seen_tree(after),
+            moment.history,
+            (Crash(moment.index, survivors),),
+        )
+
+    return Case(image, partial(tree.lay_out, after), moment.history, sighting)
 
 
 def first_fates(pending: Pending) -> Iterator[Fate]:

@@ -16,26 +16,27 @@ from typing import TYPE_CHECKING
 
 from recovery.crashlab import tape, tree
 from recovery.crashlab.fates import KeepAll, LoseAll, RandomFate, Tearing
-from recovery.crashlab.judge import difference, trouble
+from recovery.crashlab.judge import Case, difference, trouble
 from recovery.crashlab.layers.model import moments
-from recovery.crashlab.layers.task import Counted, Covered, Crash, Sighting, shuffled
+from recovery.crashlab.layers.task import Counted, Covered, Crash, Sighting, grouped, shuffled
 from recovery.crashlab.oracles import Breach, ReadStays
 from recovery.crashlab.outcome import Answered
 from recovery.crashlab.playback import Playback
 from recovery.crashlab.preload import Orders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
     from recovery.crashlab.fates import Fate
-    from recovery.crashlab.judge import Aftermath
     from recovery.crashlab.layers.model import Moment
     from recovery.crashlab.layers.task import Bench, Message, Recording, Share
     from recovery.crashlab.outcome import Outcome
     from recovery.crashlab.platter import Platter
-    from recovery.crashlab.tape import Event
+    from recovery.crashlab.running import Run
 
 DEPTH_MAX = 4
+DEEPER = 0.3
+"""Of so many recoveries one cut more is recovered and crashed again."""
 ROUNDS = 1
 """Without a budget."""
 
@@ -96,61 +97,89 @@ class NestedTask:
         )
         if trouble(run.outcome) is not None:
             return  # found by the model layer, and by the kill layer, as it is
+        found = list(self._cuts(bench, wreck, run, nodes, draw))
+        for group in grouped(found):
+            yield from bench.judge.check([one.case(wreck.moment) for one in group])
+        for one in found:
+            yield from one.differing(bench, wreck, run)
+        yield Counted({f"states of depth {wreck.depth + 1}": len(found)})
+        yield Covered(frozenset(one.platter.image() for one in found))
+        if found and wreck.depth + 1 < DEPTH_MAX and draw.random() < DEEPER:
+            deepest = draw.choice(found)
+            yield from self._nested(bench, deepest.wreck(bench, wreck), draw)
+
+    def _cuts(
+        self, bench: Bench, wreck: _Wreck, run: Run, nodes: Mapping[int, int], draw: Random
+    ) -> Iterator[_Cut]:
         playback = Playback(bench.spec.profile, bench.ignored, wreck.platter.copy(), nodes)
+        images = set()
         for index, event in playback.moments(run.events):
             if self.share.is_over:
                 return
             call = f"before {event} of the recovery" if event else "behind the recovery"
-            yield from self._cut(bench, wreck, playback.platter, index, call, run.outcome, run.events, draw)
+            pending = playback.platter.pending()
+            some = (RandomFate(draw.getrandbits(48), Tearing.WHOLE) for _ in range(2))
+            fates: list[Fate] = [LoseAll(), KeepAll(), *some]
+            for fate in fates:
+                survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
+                after = playback.platter.after_cut(survivors)
+                # Behind the end the same image is held against more than in the middle.
+                if (after.image(), event is None) not in images:
+                    images.add((after.image(), event is None))
+                    crashes = (*wreck.crashes, Crash(index, survivors))
+                    how = f"{wreck.how}; power cut {call}, {fate}"
+                    yield _Cut(after, crashes, wreck.tapes, how, is_over=event is None)
 
-    def _cut(
-        self,
-        bench: Bench,
-        wreck: _Wreck,
-        platter: Platter,
-        index: int,
-        call: str,
-        shown: Outcome,
-        events: Sequence[Event],
-        draw: Random,
-    ) -> Iterator[Message]:
-        pending = platter.pending()
-        deeper: _Wreck | None = None
-        images = set()
-        fates: list[Fate] = [
-            LoseAll(),
-            KeepAll(),
-            *(RandomFate(draw.getrandbits(48), Tearing.WHOLE) for _ in range(2)),
-        ]
-        for fate in fates:
-            survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
-            after = platter.after_cut(survivors)
-            image = after.image()
-            if image in images:
-                continue
-            images.add(image)
-            aftermath = bench.judge.of(image, partial(tree.lay_out, after))
-            crashes = (*wreck.crashes, Crash(index, survivors))
-            how = f"{wreck.how}; power cut {call}, {fate}"
-            for breach in _breaches(bench, wreck, aftermath, shown, is_over=index >= len(events)):
-                yield Sighting(
-                    "nested",
-                    wreck.moment.workload,
-                    wreck.moment.number,
-                    wreck.moment.call,
-                    breach,
-                    how,
-                    tree.seen_tree(after),
-                    wreck.moment.history,
-                    crashes,
-                    wreck.tapes,
-                )
-            expected = aftermath.outcome if wreck.expected is None else wreck.expected
-            deeper = _Wreck(wreck.moment, after, expected, crashes, wreck.tapes, how)
-        yield Counted({f"states of depth {wreck.depth + 1}": len(images)})
-        yield Covered(frozenset(images))
-        if deeper is not None and deeper.depth < DEPTH_MAX and draw.random() < 0.04:
-            yield from self._nested(bench, deeper, draw)
+
+@dataclass(frozen=True)
+class _Cut:
+    """What a power cut inside a recovery, or right behind it, has left."""
+
+    platter: Platter
+    crashes: tuple[Crash, ...]
+    tapes: tuple[bytes, ...]
+    how: str
+    is_over: bool
+    """Whether the recovery had answered."""
+
+    def case(self, moment: Moment) -> Case:
+        lay_out = partial(tree.lay_out, self.platter)
+        return Case(self.platter.image(), lay_out, moment.history, partial(self._sighting, moment))
+
+    def differing(self, bench: Bench, wreck: _Wreck, run: Run) -> Iterator[Sighting]:
+        """Where the store shows something else than it did, or would have, without this crash."""
+        outcome = self.outcome(bench)
+        if not isinstance(outcome, Answered):
+            return
+        if wreck.expected is not None and wreck.expected != outcome:
+            what = f"a crash in the recovery: {difference(wreck.expected, outcome)}"
+            yield self._sighting(wreck.moment, Breach("DIFFERS", what))
+        elif wreck.expected is None and self.is_over and _reads_stay(bench) and run.outcome != outcome:
+            what = f"what was read is gone: {difference(run.outcome, outcome)}"
+            yield self._sighting(wreck.moment, Breach("DIFFERS", what))
+
+    def outcome(self, bench: Bench) -> Outcome:
+        return bench.judge.of(self.platter.image(), partial(tree.lay_out, self.platter)).outcome
+
+    def wreck(self, bench: Bench, before: _Wreck) -> _Wreck:
+        """This one, to be recovered and crashed again."""
+        expected = self.outcome(bench) if before.expected is None else before.expected
+        return _Wreck(before.moment, self.platter, expected, self.crashes, self.tapes, self.how)
+
+    def _sighting(self, moment: Moment, breach: Breach) -> Sighting:
+        image = tree.seen_tree(self.platter)
+        return Sighting(
+            "nested",
+            moment.workload,
+            moment.number,
+            moment.call,
+            breach,
+            self.how,
+            image,
+            moment.history,
+            self.crashes,
+            self.tapes,
+        )
 
 
 def _first(bench: Bench, moment: Moment, recorded: bytes, draw: Random, number: int) -> _Wreck:
@@ -166,18 +195,6 @@ def _first(bench: Bench, moment: Moment, recorded: bytes, draw: Random, number: 
     expected = bench.judge.of(after.image(), partial(tree.lay_out, after)).outcome
     crash = Crash(moment.index, survivors)
     return _Wreck(moment, after, expected, (crash,), (recorded,), f"power cut {moment.call}, {fate}")
-
-
-def _breaches(
-    bench: Bench, wreck: _Wreck, aftermath: Aftermath, shown: Outcome, *, is_over: bool
-) -> Iterator[Breach]:
-    yield from bench.judge.breaches(wreck.moment.history, aftermath)
-    if not isinstance(aftermath.outcome, Answered):
-        return
-    if wreck.expected is not None and wreck.expected != aftermath.outcome:
-        yield Breach("DIFFERS", f"a crash in the recovery: {difference(wreck.expected, aftermath.outcome)}")
-    elif wreck.expected is None and is_over and _reads_stay(bench) and shown != aftermath.outcome:
-        yield Breach("DIFFERS", f"what was read is gone: {difference(shown, aftermath.outcome)}")
 
 
 def _reads_stay(bench: Bench) -> bool:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from recovery.crashlab.judge import Aftermath
     from recovery.crashlab.layers.task import Bench
     from recovery.crashlab.oracles import Breach
     from recovery.crashlab.running import Run
@@ -56,6 +55,6 @@ class RecordTask:
             (self.place / f"{name}.tape").write_bytes(tape.encode_all(run.events))
             breaches: list[Breach] = []
             if isinstance(run.outcome, Answered):
-                aftermath: Aftermath = bench.judge.of(tree.digest(left), partial(tree.write_tree, left))
-                breaches = bench.judge.breaches(run.history, aftermath)
+                lay_out = partial(tree.write_tree, left)
+                breaches = bench.judge.breaches_of(tree.digest(left), lay_out, run.history)
             yield Recorded(name, run, playback.uncovered | unseen, breaches)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
@@ -46,7 +47,7 @@ class Share:
         return number % self.of == self.index
 
     def has_image(self, image: str) -> bool:
-        """Images are shared by their digests: equal ones fall to the same worker, which recovers them once."""
+        """Images are shared by their digests: equal ones fall to one worker, which recovers them once."""
         return int(image[-8:], 16) % self.of == self.index
 
     @property
@@ -186,3 +187,10 @@ def shuffled(items: Iterable[_Item], *seed: object) -> list[_Item]:
     drawn = list(items)
     Random(" ".join(map(str, seed))).shuffle(drawn)
     return drawn
+
+
+def grouped(items: Iterable[_Item], size: int = 24) -> Iterator[list[_Item]]:
+    """So many at a time, to be recovered in one child."""
+    waiting = iter(items)
+    while group := list(islice(waiting, size)):
+        yield group

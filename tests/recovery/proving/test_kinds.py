@@ -15,7 +15,7 @@ from recovery.proving.workloads import WORKLOADS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Played
+    from played import Played
 
     Play = Callable[[str], Played]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Played
+    from played import Played
 
     Play = Callable[[str], Played]
 

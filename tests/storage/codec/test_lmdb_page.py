@@ -99,7 +99,7 @@ def test_no_flipped_bit_in_the_number_or_kind_of_a_page_leads_astray() -> None:
         for bit in range(12 * 8):
             data = MemoryFile(flip(image, page * PAGE + bit // 8, bit % 8))
             meta, trees = head_of(data).meta, head_of(data).trees
-            found = lmdb_walk.walk(data, PAGE, meta.last_page, trees, lambda _: False)
+            found = lmdb_walk.walk(data, PAGE, meta.last_page, trees, lmdb_walk.nothing_known)
             assert isinstance(found, Damaged) or found.sums.keys() == right, (page, bit)
 
 
@@ -251,7 +251,7 @@ def test_a_walk_over_any_damage_ends_and_stays_in_the_file(seed: int) -> None:
     for image in mutations(images(3, 4)[4], dice):
         data = MemoryFile(image)
         meta, trees = head_of(data).meta, head_of(data).trees
-        found = lmdb_walk.walk(data, PAGE, meta.last_page, trees, lambda _: False)
+        found = lmdb_walk.walk(data, PAGE, meta.last_page, trees, lmdb_walk.nothing_known)
         if not isinstance(found, Damaged):
             assert all(2 <= page <= meta.last_page for page in found.sums)
         lmdb_walk.free_pages(data, PAGE, meta.last_page, trees[0])
