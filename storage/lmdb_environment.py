@@ -82,7 +82,7 @@ def make_environment(path: os.PathLike[str], map_size: int) -> LmdbEnvironment:
 
 
 def open_environment(path: os.PathLike[str], map_size: int) -> LmdbEnvironment | Damaged:
-    """The one in that directory, whose file is known to be as long as it says."""
+    """The one in that directory, whose pages are known to be what LMDB wrote: it verifies none of them."""
     return _opened(path, map_size)
 
 

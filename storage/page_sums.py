@@ -354,7 +354,10 @@ class PageSums:
 
         Of a commit that stands, and whose checksums could not be written, it first makes up for those.
         """
-        self._catch_up()
+        head = self._head()
+        if not self._knows(head):
+            # Of a commit that LMDB has called failed nobody knows what a power cut leaves.
+            raise self._error(_not_behind(self._snapshot, head.meta))
         if self._file is None or self.is_ahead or self._is_stale():
             self.rewrite()
         self._make_room(size)
@@ -388,10 +391,8 @@ class PageSums:
 
     def _catch_up(self) -> Record | None:
         """Learns what the last commit has done, if it has done anything."""
-        head = read_head(self._data)
-        if isinstance(head, Damaged):
-            raise self._error(head)
-        if (head.meta.number, head.checksum) == (self._snapshot.number, self._snapshot.meta):
+        head = self._head()
+        if self._knows(head):
             return None
         record = changed(self._data, self._snapshot, head)
         if isinstance(record, Damaged):
@@ -400,6 +401,15 @@ class PageSums:
             raise self._error(Damaged(0, Flaw.BAD_FIELD, "pages that contradict those before"))
         self.is_ahead = True
         return record
+
+    def _head(self) -> Head:
+        head = read_head(self._data)
+        if isinstance(head, Damaged):
+            raise self._error(head)
+        return head
+
+    def _knows(self, head: Head) -> bool:
+        return (head.meta.number, head.checksum) == (self._snapshot.number, self._snapshot.meta)
 
     def _error(self, damage: Damaged) -> OSError:
         return OSError(errno.EIO, f"the index at {damage.offset}: {damage}", self._data.name)

@@ -31,7 +31,7 @@ from crc32c import crc32c
 from storage import cookie as cookie_part
 from storage import entry as entry_words
 from storage import entrylog_reader, entrylog_scan, filenames, journal_groups, journal_reader, journal_scan
-from storage.codec import cookie, digest, entry, entrylog, index, journal, mark, row, rows, seal
+from storage.codec import cookie, digest, entry, entrylog, index, journal, mark, page_sums, row, rows, seal
 from storage.codec.survey import EntryVerifier
 from storage.entry import DigestType, Entry
 from storage.entrylog_reader import EntryLogReader
@@ -186,6 +186,14 @@ TABLES: dict[str, list[Field]] = {
     "row": fields(("n", "msgpack"), row._CHECKSUM),
     "rows-group": fields(rows._HEAD, rows._CHECKSUM, ("n", "rows"), ("rest", "zeros")),
     "rows-item": fields(rows._SIZE, ("n", "row")),
+    "sums-record": fields(
+        page_sums._HEAD,
+        page_sums._CHECKSUM,
+        ("n", "u32 …"),
+        ("n", "u32 …"),
+        ("m", "u32 …"),
+        ("rest", "zeros"),
+    ),
     "lock": fields((20, "text"), (1, "text")),
 }
 
@@ -199,6 +207,7 @@ SIZES = {
     "index-key": index.KEY_SIZE,
     "index-value": index.VALUE_SIZE,
     "rows-group": rows.HEAD_SIZE,
+    "sums-record": page_sums.HEAD_SIZE,
 }
 
 # --- what the code says: bytes -------------------------------------------------------------------------
@@ -215,6 +224,14 @@ ORIGIN = entrylog.Origin(bytes(range(0xA0, 0xB0)), 7, LogPosition(0x1F3, 8237))
 SEAL = seal.Seal(JOURNAL_ID, SALT, 1, FIRST_GROUP, JournalPosition(JOURNAL_ID - 1, 8192), 2)
 MARK = mark.Mark(JournalPosition(JOURNAL_ID, 8192), mark.Trailer(7, JOURNAL_ID, LogPosition(0x1F4, 1622), 4))
 ROW = LedgerRow(1, 3, DigestType.CRC32C, master_key=digest.master_key(PASSWORD))
+SUMS = page_sums.Record(
+    7,
+    4096,
+    0x9D1C0F6A,
+    page_sums.numbers(2, 5),
+    page_sums.numbers(0x11223344, 0xAABBCCDD),
+    page_sums.numbers(9),
+)
 COOKIE = cookie.Cookie("127.0.0.1:3181", ("/data/journal",), ("/data/ledgers",), "inst-1")
 
 Example = tuple[int, bytes]
@@ -299,6 +316,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     ),
     "row": lambda: (0, row.encode(ROW)),
     "rows-group": lambda: (0, rows_group()),
+    "sums-record": lambda: (4096, page_sums.encode(SUMS, 4096)),
     "version": lambda: (0, cookie.encode(COOKIE)),
     "last-id": lambda: (0, b"%x\n" % 0x1F4),
 }
@@ -326,6 +344,20 @@ class MemoryFile:
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+
+def sums_of(data: bytes) -> object:
+    head = page_sums.decode_head(data, 0, len(data))
+    if not isinstance(head, page_sums.Head):
+        return head
+    return page_sums.decode_body(head, data, data[page_sums.HEAD_SIZE :][: head.body_size])
+
+
+def sums_with(offset: int, new: bytes, *, resums: bool = False) -> object:
+    """How a record reads when it says something else, with a right checksum or the old one."""
+    data = put(page_sums.encode(SUMS, 0), offset, new)
+    checksum = crc32c(data[page_sums.HEAD_SIZE : page_sums.HEAD_SIZE + 20], crc32c(data[:44]))
+    return sums_of(put(data, 44, checksum.to_bytes(4, "big")) if resums else data)
 
 
 def put(data: bytes, offset: int, new: bytes) -> bytes:
@@ -633,6 +665,17 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "INNER_LENGTH", lambda: rows_body(b"\0\0\0")),
         ("Damaged", "INNER_LENGTH", lambda: rows_body(b"\0", count=0)),
     ],
+    "sums": [
+        ("EndOfData", "", lambda: sums_of(bytes(48))),
+        ("EndOfData", "", lambda: sums_of(b"")),
+        ("Torn", "FILE_SHORT", lambda: sums_of(page_sums.encode(SUMS, 0)[:47])),
+        ("Damaged", "BAD_MAGIC", lambda: sums_with(0, b"X")),
+        ("Damaged", "OTHER_PLACE", lambda: sums_with(8, i64(4096))),
+        ("Torn", "BODY_CUT", lambda: sums_of(page_sums.encode(SUMS, 0)[:67])),
+        ("Damaged", "CHECKSUM", lambda: sums_with(48, b"\1")),
+        ("Damaged", "FUTURE_VERSION", lambda: sums_with(4, i32(2), resums=True)),
+        ("Damaged", "BAD_VERSION", lambda: sums_with(4, i32(0), resums=True)),
+    ],
     "cookie": [
         ("Cookie", "", lambda: cookie_of(b"3\nhost\n/journal\n1\t/ledgers\n")),
         ("Torn", "FILE_SHORT", lambda: cookie_of(b"3\nhost\n/journal\n")),
@@ -662,6 +705,7 @@ ANSWERED_BY: dict[tuple[str, ...], tuple[ModuleType, ...]] = {
     ("index",): (index,),
     ("row",): (row,),
     ("rows",): (rows,),
+    ("sums",): (page_sums,),
     ("cookie",): (cookie, cookie_part),
 }
 """Whose answers the damage tables list: all the flaws that these modules name, and no other."""
@@ -689,6 +733,7 @@ _CONSTANTS_OF = {
     "index": index,
     "row": row,
     "rows": rows,
+    "page_sums": page_sums,
     "cookie": cookie,
     "entry": entry_words,
     "position": importlib.import_module("storage.position"),
@@ -703,6 +748,7 @@ MAGICS = {
     entrylog.OUR_MAGIC,
     mark.OUR_MAGIC,
     rows.MAGIC,
+    page_sums.MAGIC,
 }
 
 
@@ -799,6 +845,7 @@ VERSIONS = (
     "mark.VERSION",
     "row.VERSION",
     "rows.VERSION",
+    "page_sums.VERSION",
     "cookie.VERSION",
 )
 
@@ -835,7 +882,7 @@ def damage_told(name: str) -> set[tuple[str, str]]:
     ("kind", "known"),
     [
         ("table", set(TABLES)),
-        ("diagram", {"entry", "journal-header", "seal", "log-header", "mark", "rows-group"}),
+        ("diagram", {"entry", "journal-header", "seal", "log-header", "mark", "rows-group", "sums-record"}),
         ("hex", set(EXAMPLES)),
         ("damage", set(DAMAGE)),
         ("facts", set(FACTS) | {"names"}),

@@ -533,7 +533,7 @@ def test_a_state_that_went_bad_is_an_error(index: LmdbIndex) -> None:
 
 def test_a_change_without_a_state_does_not_look_at_it(index: LmdbIndex) -> None:
     bad = GOOD_STATE[:-1] + b"x"
-    index._environment.commit(Batch(), bad)
+    index._commit(Batch(), bad)
     put_rows(index, [1])
     assert index._environment.state() == bad
     assert list(index.rows()) == [LedgerRow(1, 1)]

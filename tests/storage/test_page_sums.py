@@ -395,6 +395,20 @@ def test_what_fails_before_a_commit_leaves_it_undone() -> None:
     assert known_pages(believed(disk.root(), IMAGES[1])) == live_pages(data)
 
 
+def test_nothing_is_recorded_of_a_commit_that_lmdb_has_called_failed() -> None:
+    """LMDB may have written its meta page all the same, and a power cut may take that back."""
+    disk, data = SimulatedDisk(), Switching(IMAGES[0])
+    sums = begun(disk.root(), data)
+    sums.prepare(ROOM)
+    data.become(IMAGES[1])
+    before = len(disk.trace)
+    with pytest.raises(OSError, match="behind"):
+        sums.prepare(ROOM)
+    assert len(disk.trace) == before
+    for left in IMAGES[:2]:
+        believed(disk.root(), left)
+
+
 def test_pages_that_rot_under_a_commit_are_an_error(sums_of: list[bytes]) -> None:
     directory, gone = holding(sums_of[0]), live_pages(MemoryFile(IMAGES[0])).keys()
     page = min(gone - live_pages(MemoryFile(IMAGES[1])).keys())

@@ -376,6 +376,32 @@ PLANTED = (
         "tests/storage/test_index_contract.py",
     ),
     _one(
+        "page-sums-not-synced",
+        "the checksums of a commit are durable before it is answered",
+        "storage/page_sums.py",
+        "            # Before the answer: what is acknowledged can be told from rot.\n"
+        "            self._file.sync()\n",
+        "            pass\n",
+        "tests/storage/test_page_sums.py",
+    ),
+    _one(
+        "page-sums-not-looked-at",
+        "no page of the index is followed that is not what it was",
+        "storage/page_sums.py",
+        "        return known.damage(data) or PageSums(directory, data, known)\n",
+        "        return PageSums(directory, data, known)\n",
+        "tests/storage/test_page_sums.py",
+        "tests/storage/test_index_rot.py",
+    ),
+    _one(
+        "crash-taken-for-rot",
+        "a crash between LMDB's commit and its checksums costs no index",
+        "storage/page_sums.py",
+        "    if head.meta.number != known.number + 1:\n",
+        "    if head.meta.number != known.number:\n",
+        "tests/storage/test_page_sums.py",
+    ),
+    _one(
         "overwrite-leaves-two-places",
         "an entry has one place",
         "storage/lmdb_environment.py",

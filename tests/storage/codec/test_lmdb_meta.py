@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import lmdb
 import pytest
+from journals import flip
+from memory import MemoryFile
 
+from storage import lmdb_walk
 from storage.codec import lmdb_meta as codec
 from storage.codec.lmdb_meta import Meta
 from storage.outcome import Damaged, Flaw
@@ -41,6 +44,35 @@ def test_the_last_page_s_end_is_the_file_s(written: tuple[bytes, int, int, int])
     data, page_size, last_page, transactions = written
 
     assert Meta(page_size, last_page, transactions).end == len(data)
+
+
+def test_its_trees_lead_to_all_that_lmdb_has(written: tuple[bytes, int, int, int]) -> None:
+    data, page_size, last_page, transactions = written
+    trees = codec.decode_trees(data[transactions % 2 * page_size :])
+    assert not isinstance(trees, Damaged)
+
+    found = lmdb_walk.walk(MemoryFile(data), page_size, last_page, trees, lmdb_walk.nothing_known)
+    free = lmdb_walk.free_pages(MemoryFile(data), page_size, last_page, trees[0])
+    assert isinstance(found, lmdb_walk.Found)
+    assert not isinstance(free, Damaged)
+    assert sorted([*found.sums, *free]) == list(range(2, last_page + 1))
+
+
+def test_a_tree_that_is_none_is_damaged_where_it_stands(written: tuple[bytes, int, int, int]) -> None:
+    data = written[0]
+    for at in (40, 88):
+        depth_of_a_thousand = data[: at + 6] + b"\xe8\3" + data[at + 8 :]
+        found = codec.decode_trees(depth_of_a_thousand)
+        assert isinstance(found, Damaged)
+        assert (found.offset, found.flaw) == (at, Flaw.BAD_FIELD)
+    assert isinstance(codec.decode_trees(data[:100]), Damaged)
+
+
+def test_the_checksum_is_of_all_that_a_meta_says(written: tuple[bytes, int, int, int]) -> None:
+    data = written[0]
+    checksums = {codec.checksum(flip(data[: codec.SIZE], bit // 8, bit % 8)) for bit in range(codec.SIZE * 8)}
+    assert len(checksums | {codec.checksum(data)}) == codec.SIZE * 8 + 1
+    assert codec.checksum(data[: codec.SIZE]) == codec.checksum(data)
 
 
 def test_a_meta_of_ours() -> None:
