@@ -18,6 +18,7 @@ from recovery.crashlab.oracles import (
 from recovery.crashlab.outcome import Answered, Died, Hung, Outcome
 from recovery.crashlab.programs import Command
 from recovery.crashlab.shown import as_shown
+from recovery.crashlab.tree import write_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from recovery.crashlab.running import Run, Runner
     from recovery.crashlab.shown import Key
     from recovery.crashlab.spec import Spec
+    from recovery.crashlab.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,27 @@ class Judge:
             with self._laid_out(lay_out) as root:
                 self._known[image] = self._aftermath(self._runner, root, _draw(image))
         return self._known[image]
+
+    def outcomes(self, images: Sequence[Tree]) -> list[Outcome]:
+        """What each of these shows, and nothing more asked; they are not remembered."""
+        if not self._batches:
+            return [self.outcome_of(image) for image in images]
+        with ExitStack() as stack:
+            roots = [stack.enter_context(self._laid_out(partial(write_tree, image))) for image in images]
+            answers = self._runner.batch([partial(self._shown, root) for root in roots])
+        self._runner.recoveries += len(images)
+        return [
+            self.outcome_of(image) if outcome is None else outcome
+            for image, outcome in zip(images, answers, strict=True)
+        ]
+
+    def outcome_of(self, image: Tree) -> Outcome:
+        """The same of one, in a process of its own."""
+        with self._laid_out(partial(write_tree, image)) as root:
+            return self._runner.recover(self._spec.recover, root)
+
+    def _shown(self, root: Path, hands: Hands) -> Outcome:
+        return hands.recover(self._spec.recover, root)
 
     def _breaches(self, history: History, aftermath: Aftermath) -> list[Breach]:
         found = list(aftermath.breaches)

@@ -305,7 +305,27 @@ class ReadStays:
     """What a recovery behind a kill has shown is there after a power cut, too: somebody may have read it."""
 
 
-Rule = Idempotent | ContinueAfterRecovery | FsckClean | OpenSucceedsOrNamed | NoHang | ReadStays
+@dataclass(frozen=True, slots=True)
+class LastSyncUnwitnessed:
+    """What the very last sync of this kind of file made durable has no witness yet.
+
+    Of a log whose every group vouches for the ones before it, the last group is ambiguous by nature: if it is
+    damaged, no reader can tell it from a write that never came. For the rot layer: such a loss is counted
+    as undecidable. What was acknowledged before that sync is not excused.
+    """
+
+    kind: str
+
+
+Rule = (
+    Idempotent
+    | ContinueAfterRecovery
+    | FsckClean
+    | OpenSucceedsOrNamed
+    | NoHang
+    | ReadStays
+    | LastSyncUnwitnessed
+)
 
 DEFAULT: tuple[Oracle, ...] = (Durable(), NoFabrication(), NoResurrection(), Atomic())
 
@@ -321,6 +341,7 @@ __all__ = [
     "FencedStays",
     "FsckClean",
     "Idempotent",
+    "LastSyncUnwitnessed",
     "MonotonicLAC",
     "NoFabrication",
     "NoHang",

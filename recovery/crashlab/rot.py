@@ -51,7 +51,7 @@ def damages(
     The same arguments give the same damages. Without a count they end when there are no others.
     """
     site = _Site(tree, older, kind_of, fields or _no_fields, seed)
-    yield from islice(_in_turns(site), count)
+    yield from islice(_of_all_kinds(site), count)
 
 
 def _no_fields(_kind: str, _data: bytes) -> Iterable[Extent]:
@@ -108,7 +108,7 @@ class _File:
         return next(names, "")
 
 
-def _in_turns(site: _Site) -> Iterator[Damage]:
+def _of_all_kinds(site: _Site) -> Iterator[Damage]:
     """Kind of file by kind of file, and within each kind of damage by kind of damage."""
     kinds = []
     for turn, (kind, paths) in enumerate(site.by_kind().items()):
@@ -117,12 +117,12 @@ def _in_turns(site: _Site) -> Iterator[Damage]:
         seen: set[Hashable] = set()
         streams = deque(_of_all(files, stream, seen) for stream in _STREAMS)
         streams.rotate(-turn)  # or a short run would do the same to every kind
-        kinds.append(_round(streams))
-    return _round(kinds)
+        kinds.append(in_turns(streams))
+    return in_turns(kinds)
 
 
 def _of_all(files: Sequence[_File], stream: Stream, seen: set[Hashable]) -> Iterator[Damage]:
-    return _round([_worthwhile(stream(file), file.data, seen) for file in files])
+    return in_turns([_worthwhile(stream(file), file.data, seen) for file in files])
 
 
 def _file(site: _Site, kind: str, number: int, paths: Sequence[str]) -> _File:
@@ -145,7 +145,7 @@ def _file(site: _Site, kind: str, number: int, paths: Sequence[str]) -> _File:
 
 
 def _flips(file: _File) -> Iterator[Damage]:
-    return _round(_flips_in(file, group) for group in _groups(file))
+    return in_turns(_flips_in(file, group) for group in _groups(file))
 
 
 def _flips_in(file: _File, group: Sequence[Extent]) -> Iterator[Damage]:
@@ -187,7 +187,7 @@ def _stretches(size: int) -> Iterator[Extent]:
 
 
 def _zeroed(file: _File) -> Iterator[Damage]:
-    return _round(_zeroed_of(file, size) for size in BLOCKS)
+    return in_turns(_zeroed_of(file, size) for size in BLOCKS)
 
 
 def _zeroed_of(file: _File, size: int) -> Iterator[Damage]:
@@ -197,11 +197,11 @@ def _zeroed_of(file: _File, size: int) -> Iterator[Damage]:
 
 def _misdirected(file: _File) -> Iterator[Damage]:
     """From the same file and from others in turns: what is sealed against one may take the other."""
-    own = _round(_misdirected_from(file, file.path, file.data, size) for size in BLOCKS)
-    others = _round(
+    own = in_turns(_misdirected_from(file, file.path, file.data, size) for size in BLOCKS)
+    others = in_turns(
         _misdirected_from(file, path, data, size) for path, data in file.others for size in BLOCKS
     )
-    return _round((own, others))
+    return in_turns((own, others))
 
 
 def _misdirected_from(file: _File, path: str, data: bytes, size: int) -> Iterator[Damage]:
@@ -213,7 +213,7 @@ def _misdirected_from(file: _File, path: str, data: bytes, size: int) -> Iterato
 
 
 def _stale_blocks(file: _File) -> Iterator[Damage]:
-    return _round(
+    return in_turns(
         _stale_blocks_of(file, number, size) for number in range(len(file.versions)) for size in BLOCKS
     )
 
@@ -239,11 +239,11 @@ def _stale_files(file: _File) -> Iterator[Damage]:
 
 def _truncated(file: _File) -> Iterator[Damage]:
     size = len(file.data)
-    at_blocks = _round(file.blocks(block) for block in reversed(BLOCKS))
+    at_blocks = in_turns(file.blocks(block) for block in reversed(BLOCKS))
     at_fields = [at for _, start, length in file.extents for at in (start, start + length // 2)]
     file.random.shuffle(at_fields)
     anywhere = _scattered(size, file.random.randrange(size or 1))
-    places = chain((size // 2, size - 1), _round((at_blocks, iter(at_fields), anywhere)))
+    places = chain((size // 2, size - 1), in_turns((at_blocks, iter(at_fields), anywhere)))
     return (file.damage(What.TRUNCATED, at, f"to {at} of {size}") for at in places if at > 0)
 
 
@@ -272,7 +272,7 @@ _STREAMS: tuple[Stream, ...] = (
 # ── streams ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _round(streams: Iterable[Iterator[T]]) -> Iterator[T]:
+def in_turns(streams: Iterable[Iterator[T]]) -> Iterator[T]:
     """One of each in turns, until all are at their end."""
     waiting = deque(streams)
     while waiting:
@@ -307,4 +307,4 @@ def _worthwhile(stream: Iterator[Damage], data: bytes, seen: set[Hashable]) -> I
         yield damage
 
 
-__all__ = ["Damage", "Tree", "Verdict", "What", "damages", "differences", "judge"]
+__all__ = ["Damage", "Tree", "Verdict", "What", "damages", "differences", "in_turns", "judge"]

@@ -14,6 +14,7 @@ from recovery.crashlab.oracles import (
     ContinueAfterRecovery,
     FsckClean,
     Idempotent,
+    LastSyncUnwitnessed,
     NoHang,
     OpenSucceedsOrNamed,
     ReadStays,
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 Fields = Callable[[str, bytes], Iterable[tuple[str, int, int]]]
 """Where the fields of a file lie: its kind and its bytes give names, offsets and sizes."""
 
-_RULES = (Idempotent, ContinueAfterRecovery, FsckClean, OpenSucceedsOrNamed, NoHang, ReadStays)
+_RULES = (
+    Idempotent,
+    ContinueAfterRecovery,
+    FsckClean,
+    OpenSucceedsOrNamed,
+    NoHang,
+    ReadStays,
+    LastSyncUnwitnessed,
+)
 _Rule = TypeVar("_Rule")
 
 

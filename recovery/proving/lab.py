@@ -10,6 +10,7 @@ from recovery.crashlab.oracles import (
     FencedStays,
     FsckClean,
     Idempotent,
+    LastSyncUnwitnessed,
     MonotonicLAC,
     NoFabrication,
     NoHang,
@@ -40,6 +41,8 @@ RULES = (
     FsckClean(verify),
     OpenSucceedsOrNamed(named=(StoreError,)),
     NoHang(),
+    # Each group vouches for those before it; nothing vouches for the last one yet.
+    LastSyncUnwitnessed("journal"),
 )
 
 

@@ -56,7 +56,7 @@ def checkpoints(root: Path, ctx: Ctx) -> None:
         second.append(2, 50)
         _checkpoint_under_adds(second, 2)
         second.place(4, 3)
-        second.append_many(2, 500, 500, 500)
+        second.append_many(2, *[700] * 7)  # larger than what a disk writes whole
         second.append(1, 800)
         for _ in zip(second.steps(), range(4), strict=False):
             second.append(3, 100)
@@ -178,6 +178,7 @@ def lost_index(root: Path, ctx: Ctx) -> None:
         first.delete(21, _FIRST)
         first.make(22, DigestType.MAC, _FIRST)
         first.append(22, 80, password=_FIRST)
+        first.confirm(22, 0, password=_FIRST)
         first.request_checkpoint()
         with first.adding_aside(_ASIDE):
             for number in first.steps():
@@ -258,7 +259,7 @@ def endings(root: Path, ctx: Ctx) -> None:
                 sitting.append(3 + number, 30)
                 sitting.delete(3 + number)
                 sitting.confirm(1, number)
-            if number in (2, 3):
+            if number in (0, 3):
                 sitting.elapse()  # an idle store vouches for its last group: what follows stands alone
                 sitting.fence(7 + number)
             if number == 4:
@@ -267,6 +268,8 @@ def endings(root: Path, ctx: Ctx) -> None:
                     sitting.submit(1, 10)
             if number == 5:
                 sitting.close()
+            if number == 6:
+                sitting.append_many(2, *[600] * 8)
 
 
 WORKLOADS: dict[str, Workload] = {

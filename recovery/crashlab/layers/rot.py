@@ -2,25 +2,28 @@
 
 Each workload gives three bases: as it was left at its end, as it was in the middle, and behind a recovery
 that closed it in peace. What no reader can tell is counted on its own and not as silent: an image that is,
-byte for byte, what a power cut at an earlier moment would have left. What the store shows less of, and
-reports to have cut off, is "reported".
+byte for byte, what a power cut at an earlier moment would have left, or the loss of what only the last sync
+of a log had made durable, where a rule says so. What the store shows less of, and reports to have cut off,
+is "reported".
 """
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from recovery.crashlab import tree
 from recovery.crashlab.fates import LoseAll
+from recovery.crashlab.history import NEVER, History
 from recovery.crashlab.judge import trouble
 from recovery.crashlab.layers.model import moments
-from recovery.crashlab.layers.task import Counted, NotCovered, Sighting, Tabled
-from recovery.crashlab.oracles import Breach, OpenSucceedsOrNamed
+from recovery.crashlab.layers.task import Counted, NotCovered, Sighting, Tabled, grouped, histories
+from recovery.crashlab.oracles import Breach, LastSyncUnwitnessed, OpenSucceedsOrNamed
 from recovery.crashlab.outcome import Answered
-from recovery.crashlab.rot import damages
+from recovery.crashlab.rot import damages, in_turns
 from recovery.crashlab.shown import as_shown
 from recovery.crashlab.verdict import Verdict, differences, judge
 
@@ -28,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from recovery.crashlab.damage import Damage
-    from recovery.crashlab.history import History
     from recovery.crashlab.layers.model import Moment
     from recovery.crashlab.layers.task import Bench, Message, Recording, Share
     from recovery.crashlab.outcome import Outcome
+    from recovery.crashlab.tape import Event
 
 COUNT = 150
 """Of each base, without a budget."""
@@ -52,6 +55,8 @@ class _Base:
     history: History
     legal: frozenset[str]
     """The digests of what power cuts at earlier moments leave."""
+    witnessed: History | None = None
+    """The history without the answers that only the last sync of a log stands for."""
 
 
 @dataclass(frozen=True)
@@ -76,89 +81,119 @@ class RotTask:
             )
             for base in bases
         ]
-        waiting = list(zip(bases, streams, strict=True))
-        while waiting:
-            for pair in list(waiting):
-                base, stream = pair
-                damage = next(stream, None)
-                if damage is None:
-                    waiting.remove(pair)
-                else:
-                    yield from self._damaged(bench, base, damage)
+        of_each = [zip(repeat(base), stream) for base, stream in zip(bases, streams, strict=False)]
+        for group in grouped(in_turns(of_each)):
+            mutants = [_Mutant(bench, base, damage) for base, damage in group]
+            outcomes = bench.judge.outcomes([mutant.image for mutant in mutants])
+            for mutant, outcome in zip(mutants, outcomes, strict=True):
+                yield from mutant.judged(outcome)
         if self.share.index == 0 and self.share.is_over:
             yield NotCovered("damages without end: as many as its share of the budget had room for")
 
-    def _damaged(self, bench: Bench, base: _Base, damage: Damage) -> Iterator[Message]:
-        image = {path: bytes(data) for path, data in damage.apply(base.tree).items()}
-        digest = tree.digest(image)
-        undamaged = bench.judge.of(tree.digest(base.tree), partial(tree.write_tree, base.tree)).outcome
-        assert isinstance(undamaged, Answered)
-        root = bench.runner.root()
-        try:
-            tree.write_tree(image, root)
-            outcome = bench.runner.recover(bench.spec.recover, root)
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
-        rule = bench.spec.rule(OpenSucceedsOrNamed) or OpenSucceedsOrNamed()
-        verdict = judge(undamaged.answer, outcome, base.history, rule)
-        told = _told(verdict, digest, base, undamaged.answer, outcome)
+
+class _Mutant:
+    """A damaged base."""
+
+    def __init__(self, bench: Bench, base: _Base, damage: Damage) -> None:
+        self._bench = bench
+        self._base = base
+        self._damage = damage
+        self.image = damage.apply(base.tree)
+
+    def judged(self, outcome: Outcome) -> Iterator[Message]:
+        """What to think of it. What came of it in the company of others is tried again before it is told."""
+        if not self._verdict(outcome).is_good:
+            outcome = self._bench.judge.outcome_of(self.image)
+        verdict = self._verdict(outcome)
+        told = verdict.value
+        if verdict is Verdict.SILENT and isinstance(outcome, Answered):
+            told = self._excuse(outcome) or told
         yield Counted({"rot mutants": 1})
-        yield Tabled(damage.kind, told)
+        yield Tabled(self._damage.kind, told)
         if not verdict.is_good and told == verdict.value:
-            yield Sighting(
-                "rot",
-                base.workload,
-                base.number,
-                base.what,
-                Breach(verdict.name, _why(undamaged, outcome, base.history)),
-                f"{damage}",
-                image,
-                base.history,
-            )
+            base = self._base
+            breach = Breach(verdict.name, self._why(outcome))
+            how, history = f"{self._damage}", base.history
+            yield Sighting("rot", base.workload, base.number, base.what, breach, how, self.image, history)
 
+    def _verdict(self, outcome: Outcome) -> Verdict:
+        rule = self._bench.spec.rule(OpenSucceedsOrNamed) or OpenSucceedsOrNamed()
+        return judge(self._undamaged, outcome, self._base.history, rule)
 
-def _told(verdict: Verdict, digest: str, base: _Base, undamaged: object, outcome: Outcome) -> str:
-    if verdict is not Verdict.SILENT:
-        return verdict.value
-    if digest in base.legal:
-        return UNDECIDABLE
-    assert isinstance(outcome, Answered)
-    said = set(as_shown(outcome.answer).notes) - set(as_shown(undamaged).notes)
-    return REPORTED if said else verdict.value
+    @property
+    def _undamaged(self) -> object:
+        files = self._base.tree
+        outcome = self._bench.judge.of(tree.digest(files), partial(tree.write_tree, files)).outcome
+        assert isinstance(outcome, Answered)
+        return outcome.answer
 
+    def _excuse(self, outcome: Answered) -> str:
+        """Why a silent loss is none."""
+        base = self._base
+        if tree.digest(self.image) in base.legal:
+            return UNDECIDABLE
+        rule = self._bench.spec.rule(LastSyncUnwitnessed)
+        if rule is not None and rule.kind == self._damage.kind and base.witnessed is not None:
+            lost = next(differences(self._undamaged, outcome.answer, base.witnessed), None)
+            if lost is None:
+                return UNDECIDABLE
+        said = set(as_shown(outcome.answer).notes) - set(as_shown(self._undamaged).notes)
+        return REPORTED if said else ""
 
-def _why(undamaged: Answered, outcome: Outcome, history: History) -> str:
-    if not isinstance(outcome, Answered):
-        return f"{outcome}"
-    first = next(differences(undamaged.answer, outcome.answer, history), None)
-    return f"{first}" if first else f"{outcome}"
+    def _why(self, outcome: Outcome) -> str:
+        if not isinstance(outcome, Answered):
+            return f"{outcome}"
+        first = next(differences(self._undamaged, outcome.answer, self._base.history), None)
+        return f"{first}" if first else f"{outcome}"
 
 
 # ── bases ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _bases(bench: Bench, recording: Recording) -> Iterator[_Base]:
-    found = moments(recording, recording.events(), bench.spec.profile, bench.ignored)
+    events = recording.events()
+    found = moments(recording, events, bench.spec.profile, bench.ignored)
     legal = frozenset(_cut(moment) for moment in found)
     for moment, what in ((found[-1], "at the end"), (found[len(found) * 2 // 3], "in the middle")):
-        yield _base(what, moment, tree.seen_tree(moment.platter), found, legal)
+        witnessed = _witnessed(bench, events, moment)
+        yield _base(what, moment, tree.seen_tree(moment.platter), found, legal, witnessed)
     root = bench.runner.root()
     try:
         tree.lay_out(found[-1].platter, root)
         closed = bench.runner.recover(bench.spec.recover, root)
         if trouble(closed) is None:
             left = tree.read_tree(root, bench.ignored)
-            yield _base("behind a recovery", found[-1], left, found, frozenset())
+            yield _base("behind a recovery", found[-1], left, found, frozenset(), None)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
 def _base(
-    what: str, moment: Moment, files: tree.Tree, found: Sequence[Moment], legal: frozenset[str]
+    what: str,
+    moment: Moment,
+    files: tree.Tree,
+    found: Sequence[Moment],
+    legal: frozenset[str],
+    witnessed: History | None,
 ) -> _Base:
-    return _Base(
-        what, moment.workload, moment.number, files, _older(files, moment, found), moment.history, legal
-    )
+    older = _older(files, moment, found)
+    return _Base(what, moment.workload, moment.number, files, older, moment.history, legal, witnessed)
+
+
+def _witnessed(bench: Bench, events: Sequence[Event], moment: Moment) -> History | None:
+    """What had been answered before the last sync of the kind that a rule names; the rest as if not."""
+    rule = bench.spec.rule(LastSyncUnwitnessed)
+    if rule is None:
+        return None
+    syncs = [
+        index
+        for index, event in enumerate(events[: moment.index])
+        if event.is_sync and bench.spec.kind_of(event.path) == rule.kind
+    ]
+    if not syncs:
+        return None
+    before = {op.invoked: op for op in histories(events, syncs[-1:])[syncs[-1]].ops}
+    return History(tuple(before.get(op.invoked, replace(op, acked=NEVER)) for op in moment.history.ops))
 
 
 def _cut(moment: Moment) -> str:
