@@ -261,7 +261,7 @@ def endings(root: Path, ctx: Ctx) -> None:
                 sitting.confirm(1, number)
             if number in (0, 3):
                 sitting.elapse()  # an idle store vouches for its last group: what follows stands alone
-                sitting.fence(7 + number)
+                sitting.fence(80 + number)
             if number == 4:
                 sitting.append(2, 900, 900, 900, 900)
                 for _ in zip(sitting.steps(), range(2 + number), strict=False):

@@ -125,6 +125,11 @@ def _shown(store: Store, ledger_id: int) -> Json:
     return found
 
 
+def found_index(root: Path, ack: Ack) -> Json:
+    """Opens, and tells what became of the index."""
+    return Sitting(root, ack).store.opened.index.name
+
+
 def go_on(root: Path, ack: Ack) -> None:
     """Works on behind a recovery, with a checkpoint in it."""
     sitting = Sitting(root, ack)

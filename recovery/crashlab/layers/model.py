@@ -7,6 +7,7 @@ moment that it belongs to.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -97,32 +98,39 @@ class ModelTask:
         ]
         if self.share.index == 0:
             yield Counted({"crash points": len(found)})
+        tally: Counter[str] = Counter()
         for number in count() if self.share.until is not None else range(self.rounds):
-            for moment in shuffled(found, bench.spec.seed, number):
+            drawn = shuffled(found, bench.spec.seed, number)
+            for group in grouped(self._cases(bench, drawn, number, tally)):
+                yield from bench.judge.check(group)
+                yield Covered(frozenset(case.image for case in group))
+                yield Counted(dict(tally))
+                tally.clear()
+            yield Counted(dict(tally))
+            tally.clear()
+            if self.share.is_over:
+                return
+
+    def _cases(
+        self, bench: Bench, drawn: Sequence[Moment], number: int, tally: Counter[str]
+    ) -> Iterator[Case]:
+        """This worker's states of these moments, each image of a moment once."""
+        for moment in drawn:
+            pending = moment.platter.pending()
+            fates = first_fates(pending) if number == 0 else random_fates(bench.spec.seed, moment, number)
+            if self.share.index == 0 and number == 0 and len(pending.units) <= EXHAUSTIVE_UP_TO:
+                tally["exhausted crash points"] += 1
+            seen = set()
+            for fate in fates:
                 if self.share.is_over:
                     return
-                yield from self._crashed(bench, moment, number)
-
-    def _crashed(self, bench: Bench, moment: Moment, number: int) -> Iterator[Message]:
-        pending = moment.platter.pending()
-        fates = first_fates(pending) if number == 0 else random_fates(bench.spec.seed, moment, number)
-        if self.share.index == 0 and number == 0 and len(pending.units) <= EXHAUSTIVE_UP_TO:
-            yield Counted({"exhausted crash points": 1})
-        cases: dict[str, Case] = {}
-        raw = 0
-        for fate in fates:
-            if self.share.is_over:
-                break
-            survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
-            after = moment.platter.after_cut(survivors)
-            image = after.image()
-            if self.share.has_image(image):
-                raw += 1
-                cases.setdefault(image, _case(moment, fate, survivors, after, image))
-        for group in grouped(cases.values()):
-            yield from bench.judge.check(group)
-        yield Counted({"raw states": raw})
-        yield Covered(frozenset(cases))
+                survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
+                after = moment.platter.after_cut(survivors)
+                image = after.image()
+                tally["raw states"] += self.share.has_image(image)
+                if self.share.has_image(image) and image not in seen:
+                    seen.add(image)
+                    yield _case(moment, fate, survivors, after, image)
 
 
 def _case(moment: Moment, fate: Fate, survivors: Survivors, after: Platter, image: str) -> Case:
