@@ -21,6 +21,7 @@ class Content:
 
     __slots__ = (
         "_cache",
+        "_cut_off",
         "_digest",
         "_durable_size",
         "_forgot",
@@ -38,6 +39,8 @@ class Content:
         # Since the last sync: the sizes reached, and for each written sector every version it has had.
         self.sizes: tuple[int, ...] = ()
         self.sectors: dict[int, tuple[bytes, ...]] = {}
+        # The versions of sectors that a truncation left, each with the place of its size among the sizes.
+        self._cut_off: dict[tuple[int, int], int] = {}
         self._zero = bytes(sector_size)
         self._cache: list[bytes] = []
         self._platter: list[bytes] = []
@@ -50,6 +53,7 @@ class Content:
         twin = Content(self.sector_size)
         twin.size, twin.sizes, twin.sectors = self.size, self.sizes, dict(self.sectors)
         twin._cache, twin._platter = self._cache.copy(), self._platter.copy()
+        twin._cut_off = dict(self._cut_off)
         twin._durable_size, twin._forgot, twin._digest = self._durable_size, self._forgot, self._digest
         return twin
 
@@ -90,6 +94,7 @@ class Content:
             # Were it lengthened again, zeros would be read there: they have to reach the platter too.
             for index in range(count, len(self._cache)):
                 self._put(index, self._zero)
+                self._cut_off[index, len(self.sectors[index]) - 1] = len(self.sizes)
             del self._cache[count:]
             if rest := size % self.sector_size:
                 self._put(count - 1, self._cache[-1][:rest] + self._zero[rest:])
@@ -120,6 +125,10 @@ class Content:
                 self._keep(index)
         if self.sizes and self._durable_size == self.size:
             self.sizes = ()
+        is_open = bool(self.sizes)
+        self._cut_off = {
+            one: size for one, size in self._cut_off.items() if is_open and one[0] in self.sectors
+        }
 
     def _keep_size(self) -> None:
         self._durable_size = self.size
@@ -148,6 +157,7 @@ class Content:
     def _mark_clean(self) -> None:
         self.sizes = ()
         self.sectors = {}
+        self._cut_off = {}
 
     @property
     def settled(self) -> bool:
@@ -162,7 +172,7 @@ class Content:
         platter = self._platter[:count]
         platter += [self._zero] * (count - len(platter))
         for index, survival in survivors.items():
-            if index < count:
+            if index < count and self._may_survive(index, survival, growth):
                 platter[index] = self._sector_after(platter[index], self.sectors[index], survival)
         if rest := size % self.sector_size:
             platter[-1] = platter[-1][:rest] + self._zero[rest:]
@@ -182,6 +192,22 @@ class Content:
                 return max(self._durable_size, min(self.size, reach))
             case _:
                 return self._durable_size
+
+    def _may_survive(self, index: int, survival: Survival, growth: Survival | None) -> bool:
+        """Whether a sector can be that version: no system writes the zeros of a truncation that is lost."""
+        version = survival.index if isinstance(survival, Version) else len(self.sectors[index]) - 1
+        size = self._cut_off.get((index, version))
+        if size is None:
+            return True
+        match growth:
+            case Newest():
+                return True
+            case Version(reached):
+                return reached >= size
+            case Reached():
+                return self.size > self._durable_size
+            case _:
+                return False
 
     def _sector_after(self, old: bytes, versions: tuple[bytes, ...], survival: Survival) -> bytes:
         match survival:

@@ -47,6 +47,8 @@ class Progress:
     layer_seconds: float
     seconds: float
     budget_s: float | None
+    first: str = ""
+    """The first violation that was seen, as it was seen: not minimised."""
 
 
 @dataclass(frozen=True)
@@ -232,8 +234,10 @@ class _Session:
     def _say(self, layer: str, counts: Mapping[str, int], started: float) -> None:
         now = time.monotonic()
         violations = len(_grouped(self.sightings))
+        first = self.sightings[0] if self.sightings else None
+        told = f"{first.breach} · {first.call} · {first.how}" if first else ""
         self.progress(
-            Progress(layer, dict(counts), violations, now - started, now - self.started, self.budget_s)
+            Progress(layer, dict(counts), violations, now - started, now - self.started, self.budget_s, told)
         )
 
     # ── violations ────────────────────────────────────────────────────────────────────────────────────

@@ -2,13 +2,17 @@
 
     python tests/support/mutants.py                    all of them, as `make mutants` does
     python tests/support/mutants.py mark-in-place …    these
+    python tests/support/mutants.py --quick            the crash laboratory is not asked: half the time
+    python tests/support/mutants.py --score            all of them, and docs/mutants.json is made anew
 
-A bug is caught when a test named for it fails, or when the crash simulation reports a violation. One that
-nobody catches makes the run fail: either a promise is not tested, or the rule is not needed.
+A bug is caught when the crash laboratory sees a violation (layer by layer, a few seconds each), when a test
+named for it fails, or when the crash simulation reports a violation. One that nobody catches makes the run
+fail: either a promise is not tested, or the rule is not needed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,11 +21,15 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planted import PLANTED
+
+from recovery.crashlab.numbers import MutantNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
     from planted import Planted
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+SCORE = ROOT / "docs" / "mutants.json"
+LAYERS = ("model", "kill", "errors", "nested", "rot")
 WORKLOADS = range(1, 5)
 HISTORIES = range(1, 21)
 _COPIED = ("storage", "recovery", "tests", "setup.cfg", "pyproject.toml")
@@ -46,7 +56,14 @@ class Caught:
     seconds: float
 
 
-def judge(planted: Planted) -> Caught:
+class How(Enum):
+    """Who is asked."""
+
+    EVERYBODY = "the laboratory first, then tests and simulation"
+    QUICK = "tests and simulation"
+
+
+def judge(planted: Planted, how: How = How.EVERYBODY) -> Caught:
     """Plants the bug and asks, one after the other, until somebody finds it."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as scratch:
@@ -54,7 +71,7 @@ def judge(planted: Planted) -> Caught:
         _copy(root)
         for change in planted.changes:
             change.apply(root)
-        for name, command in _askers(planted):
+        for name, command in _askers(planted, how):
             evidence = _evidence(command, root)
             if evidence:
                 return Caught(planted, name, evidence, time.monotonic() - started)
@@ -71,7 +88,10 @@ def _copy(root: Path) -> None:
             shutil.copy(source, root / name)
 
 
-def _askers(planted: Planted) -> Iterator[tuple[str, Sequence[str]]]:
+def _askers(planted: Planted, how: How) -> Iterator[tuple[str, Sequence[str]]]:
+    laboratory = [(f"laboratory, {layer}", ("tests/support/lab_asker.py", layer)) for layer in LAYERS]
+    if how is How.EVERYBODY:
+        yield from laboratory
     for test in planted.tests:
         yield test, ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test)
     simulation = "tests/support/crash_sim.py"
@@ -108,22 +128,36 @@ def _telling_line(output: str) -> str:
     return next((line for line in lines if line.startswith(("FAILED", "E  "))), lines[0] if lines else "?")
 
 
-def main(names: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
+    options = {word for word in arguments if word.startswith("--")}
+    names = set(arguments) - options
     chosen = [one for one in PLANTED if not names or one.name in names]
-    unknown = set(names) - {one.name for one in PLANTED}
+    unknown = names - {one.name for one in PLANTED} | options - {"--quick", "--score"}
     if unknown:
-        print(f"no such bug: {', '.join(sorted(unknown))}", file=sys.stderr)
+        print(f"no such bug or option: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     started = time.monotonic()
-    caught = 0
+    found: list[Caught] = []
+    how = How.QUICK if "--quick" in options else How.EVERYBODY
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for one in pool.map(judge, chosen):
-            caught += bool(one.by)
+        for one in pool.map(partial(judge, how=how), chosen):
+            found.append(one)
             print(f"{one.planted.name:36} {one.seconds:6.1f} s  {one.by or 'NOT CAUGHT'}", flush=True)
             if one.evidence:
                 print(f"{'':46}{one.evidence[:110]}", flush=True)
-    print(f"mutants: {caught} of {len(chosen)} planted bugs caught ({time.monotonic() - started:.0f} s)")
-    return 0 if caught == len(chosen) else 1
+    caught = [one for one in found if one.by]
+    alone = sum(one.by.startswith("laboratory") for one in caught)
+    by_the_laboratory = f", {alone} of them by the laboratory" if how is How.EVERYBODY else ""
+    seconds = time.monotonic() - started
+    print(f"mutants: {len(caught)} of {len(found)} planted bugs caught{by_the_laboratory} ({seconds:.0f} s)")
+    if "--score" in options:
+        SCORE.write_text(json.dumps([asdict(_numbers(one)) for one in found], indent=1) + "\n")
+    return 0 if len(caught) == len(found) else 1
+
+
+def _numbers(one: Caught) -> MutantNumbers:
+    by = one.by.split("::")[-1] if "::" in one.by else one.by
+    return MutantNumbers(one.planted.name, one.planted.rule, by, seconds=round(one.seconds, 1))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ CRASHES = ("model", "kill", "errors", "nested", "cut")
 
 def connected(root: Path) -> sqlite3.Connection:
     db = sqlite3.connect(root / "cups.db", isolation_level=None)
-    db.execute("PRAGMA journal_mode = WAL")
+    [mode] = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":  # SQLite says so by its answer only, and works on with less
+        raise OSError(f"the journal's mode is {mode}")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("CREATE TABLE IF NOT EXISTS cups (name TEXT PRIMARY KEY, tea BLOB)")
     return db

@@ -10,7 +10,7 @@ is "reported".
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from recovery.crashlab.shown import as_shown
 from recovery.crashlab.verdict import Verdict, differences, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from recovery.crashlab.damage import Damage
     from recovery.crashlab.layers.model import Moment
@@ -55,8 +55,11 @@ class _Base:
     history: History
     legal: frozenset[str]
     """The digests of what power cuts at earlier moments leave."""
-    witnessed: History | None = None
-    """The history without the answers that only the last sync of a log stands for."""
+    events: Sequence[Event] = ()
+    index: int = 0
+    """The moment of it on the tape."""
+    times: Mapping[tuple[str, bytes], int] = field(default_factory=dict)
+    """When each older version of a file was the file."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +135,20 @@ class _Mutant:
         base = self._base
         if tree.digest(self.image) in base.legal:
             return UNDECIDABLE
-        rule = self._bench.spec.rule(LastSyncUnwitnessed)
-        if rule is not None and rule.kind == self._damage.kind and base.witnessed is not None:
-            lost = next(differences(self._undamaged, outcome.answer, base.witnessed), None)
-            if lost is None:
-                return UNDECIDABLE
+        witnessed = self._witnessed()
+        if witnessed and next(differences(self._undamaged, outcome.answer, witnessed), None) is None:
+            return UNDECIDABLE
         said = set(as_shown(outcome.answer).notes) - set(as_shown(self._undamaged).notes)
         return REPORTED if said else ""
+
+    def _witnessed(self) -> History | None:
+        """What more than the last sync of a damaged log stands for: what the log was when it was so old."""
+        rule = self._bench.spec.rule(LastSyncUnwitnessed)
+        if rule is None or rule.kind != self._damage.kind:
+            return None
+        version = self._damage.path, self._damage.put
+        index = self._base.times.get(version, self._base.index)
+        return _witnessed(self._bench, self._base, rule.kind, index)
 
     def _why(self, outcome: Outcome) -> str:
         if not isinstance(outcome, Answered):
@@ -155,45 +165,46 @@ def _bases(bench: Bench, recording: Recording) -> Iterator[_Base]:
     found = moments(recording, events, bench.spec.profile, bench.ignored)
     legal = frozenset(_cut(moment) for moment in found)
     for moment, what in ((found[-1], "at the end"), (found[len(found) * 2 // 3], "in the middle")):
-        witnessed = _witnessed(bench, events, moment)
-        yield _base(what, moment, tree.seen_tree(moment.platter), found, legal, witnessed)
+        files = tree.seen_tree(moment.platter)
+        older, times = _older(files, moment, found)
+        yield _Base(
+            what,
+            moment.workload,
+            moment.number,
+            files,
+            older,
+            moment.history,
+            legal,
+            events,
+            moment.index,
+            times,
+        )
     root = bench.runner.root()
     try:
         tree.lay_out(found[-1].platter, root)
         closed = bench.runner.recover(bench.spec.recover, root)
         if trouble(closed) is None:
             left = tree.read_tree(root, bench.ignored)
-            yield _base("behind a recovery", found[-1], left, found, frozenset(), None)
+            older, _ = _older(left, found[-1], found)
+            last = found[-1]
+            yield _Base(
+                "behind a recovery", last.workload, last.number, left, older, last.history, frozenset()
+            )
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _base(
-    what: str,
-    moment: Moment,
-    files: tree.Tree,
-    found: Sequence[Moment],
-    legal: frozenset[str],
-    witnessed: History | None,
-) -> _Base:
-    older = _older(files, moment, found)
-    return _Base(what, moment.workload, moment.number, files, older, moment.history, legal, witnessed)
-
-
-def _witnessed(bench: Bench, events: Sequence[Event], moment: Moment) -> History | None:
-    """What had been answered before the last sync of the kind that a rule names; the rest as if not."""
-    rule = bench.spec.rule(LastSyncUnwitnessed)
-    if rule is None:
-        return None
+def _witnessed(bench: Bench, base: _Base, kind: str, index: int) -> History | None:
+    """What had been answered before the last sync of that kind of file; the rest as if it had not."""
     syncs = [
-        index
-        for index, event in enumerate(events[: moment.index])
-        if event.is_sync and bench.spec.kind_of(event.path) == rule.kind
+        number
+        for number, event in enumerate(base.events[:index])
+        if event.is_sync and bench.spec.kind_of(event.path) == kind
     ]
     if not syncs:
         return None
-    before = {op.invoked: op for op in histories(events, syncs[-1:])[syncs[-1]].ops}
-    return History(tuple(before.get(op.invoked, replace(op, acked=NEVER)) for op in moment.history.ops))
+    before = {op.invoked: op for op in histories(base.events, syncs[-1:])[syncs[-1]].ops}
+    return History(tuple(before.get(op.invoked, replace(op, acked=NEVER)) for op in base.history.ops))
 
 
 def _cut(moment: Moment) -> str:
@@ -201,14 +212,20 @@ def _cut(moment: Moment) -> str:
     return tree.digest(tree.seen_tree(moment.platter.after_cut(LoseAll().survivors(pending))))
 
 
-def _older(files: tree.Tree, moment: Moment, found: Sequence[Moment]) -> dict[str, list[bytes]]:
-    """Earlier versions of each file, evenly over the time before."""
+def _older(
+    files: tree.Tree, moment: Moment, found: Sequence[Moment]
+) -> tuple[dict[str, list[bytes]], dict[tuple[str, bytes], int]]:
+    """Earlier versions of each file, evenly over the time before, and when each of them was the file."""
     versions: dict[str, list[bytes]] = {}
+    times: dict[tuple[str, bytes], int] = {}
     for earlier in found:
         if earlier.index >= moment.index:
             break
         for path, data in tree.seen_tree(earlier.platter).items():
             known = versions.setdefault(path, [])
+            times[path, data] = earlier.index
             if path in files and data != files[path] and data not in known:
                 known.append(data)
-    return {path: known[:: -(-len(known) // _VERSIONS_MAX)] for path, known in versions.items() if known}
+    return {
+        path: known[:: -(-len(known) // _VERSIONS_MAX)] for path, known in versions.items() if known
+    }, times
