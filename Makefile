@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow crash-sim mutants interop lint types architecture check bench bench-functions bench-startup wheel-test clean
+.PHONY: help setup demo test test-slow crash crash-quick crash-sim mutants mutation-score interop lint types architecture check bench bench-functions bench-startup wheel-test clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -31,8 +31,17 @@ test-slow: setup ## run the tests that take minutes: a hundred thousand mutated 
 crash-sim: setup ## crash the store in more than twenty thousand ways on a simulated disk (four minutes)
 	$(BIN)/python tests/support/crash_sim.py
 
+crash: setup ## crash the store in every way the laboratory knows, real power cuts among them (ten minutes)
+	$(BIN)/ledgerstore crash run --budget 10m --out .crash $(CRASH)
+
+crash-quick: setup ## the same for three minutes
+	$(BIN)/ledgerstore crash run --budget 3m --out .crash $(CRASH)
+
 mutants: setup ## plant sixty bugs in copies of the code, and see that each is found (six minutes)
-	$(BIN)/python tests/support/mutants.py $(MUTANTS)
+	$(BIN)/python tests/support/mutants.py --quick $(MUTANTS)
+
+mutation-score: setup ## the same, asking the crash laboratory first; writes docs/mutants.json (fifteen minutes)
+	$(BIN)/python tests/support/mutants.py --score
 
 interop: setup ## prove with the real Apache BookKeeper that it reads our files, and we its (three minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/interop.py $(INTEROP)
@@ -68,5 +77,5 @@ wheel-test: setup ## build the wheel, install it alone, and run the tests agains
 	.wheel-test/bin/python -P -m pytest -q -n auto -p no:cacheprovider
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench-* .interop
+	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench-* .interop .crash
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,7 +25,6 @@ from recovery.past import load_past
 from recovery.placing import Extent, Figures, Placing
 from recovery.rebuild import durable_end, log_sizes
 from storage import entrylog_scan, filenames, journals, lastmark
-from storage.checkpoint import mark_of
 from storage.codec import entry as entry_codec
 from storage.codec import entrylog as codec
 from storage.codec.digest import DigestCheck
@@ -34,6 +33,7 @@ from storage.entry_logs import log_ids
 from storage.entrylog_reader import EntryLogReader
 from storage.filenames import FileKind
 from storage.index_state import IndexState
+from storage.lastmark import mark_of
 from storage.ledger_rows import LedgerRows
 from storage.outcome import Damaged
 from storage.registry import PLAIN_KEY

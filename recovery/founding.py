@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from storage import cookie, filenames, lastmark
-from storage.checkpoint import mark_of
 from storage.codec.cookie import Cookie
 from storage.codec.entrylog import STORE_ID_SIZE
 from storage.codec.mark import EmptyMark, Mark
@@ -24,7 +23,7 @@ from storage.errors import CorruptionError, ForeignStore, NewerFormat, NotAStore
 from storage.filenames import FileKind
 from storage.index import NoIndex
 from storage.index_state import IndexState
-from storage.lastmark import NoMark
+from storage.lastmark import NoMark, mark_of
 from storage.outcome import Damaged, Flaw, Torn
 
 if TYPE_CHECKING:

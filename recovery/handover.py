@@ -38,11 +38,11 @@ from recovery.replaying import check_finished
 from recovery.restating import Facts, in_groups, records_of
 from recovery.torn import save_uncounted
 from storage import cookie, filenames, journals, lastmark
-from storage.checkpoint import mark_of
 from storage.codec import cookie as cookie_codec
 from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.journal_writer import NOTHING
+from storage.lastmark import mark_of
 from storage.lmdb_index import LmdbPlace
 from storage.position import JournalPosition
 from storage.posix_files import PosixDirectory

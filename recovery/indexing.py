@@ -15,9 +15,9 @@ from recovery.adoption import adopt
 from recovery.leftovers import check_logs, has_foreign_logs, newest_foreign_journal
 from recovery.rebuild import rebuild
 from storage import filenames, lastmark, ledger_rows
-from storage.checkpoint import mark_of
 from storage.errors import CorruptionError, NewerFormat
 from storage.index import NoIndex
+from storage.lastmark import mark_of, newest_named
 from storage.ledger_rows import LedgerRows
 from storage.outcome import Damaged, Flaw
 from storage.report import IndexFound
@@ -174,11 +174,6 @@ def _rows_sequence(mark: Mark | None) -> int:
 
 
 # ── the mark ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def newest_named(mark: Mark | None) -> int:
-    """The newest journal that the mark knows to have a durable name."""
-    return 0 if mark is None or mark.trailer is None else mark.trailer.newest_journal
 
 
 def may_be_of(mark: Mark, state: IndexState) -> bool:

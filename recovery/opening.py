@@ -26,6 +26,7 @@ from storage.commit import Committer, Limits
 from storage.config import StoreConfig
 from storage.entry_logs import EntryLogs
 from storage.journals import Journals, JournalShape, journal_ids
+from storage.lastmark import LastMark, newest_named
 from storage.latch import Latch
 from storage.lmdb_index import LmdbPlace
 from storage.location_cache import LocationCache
@@ -148,9 +149,7 @@ class Opening:
         foundation = indexing.lay(self._layout, self._place, store_id, held)
         index, mark = foundation.index, foundation.mark
         # Before anything is removed: a store that is refused stays as it was found.
-        replay = Replay(
-            self._layout.journal, mark.position, indexing.newest_named(mark), foundation.rows.rows
-        )
+        replay = Replay(self._layout.journal, mark.position, newest_named(mark), foundation.rows.rows)
         removed = remove_drafts(self._layout) + remove_leftover_logs(
             self._layout.ledgers, index.state(), store_id
         )
@@ -194,15 +193,17 @@ class Opening:
         index = foundation.index
         state = index.state()
         durable_up_to = replay.durable_up_to
-        newest_journal = max(indexing.newest_named(foundation.mark), durable_up_to.journal_id)
+        known = (newest_named(foundation.mark), durable_up_to.journal_id)
         latch = Latch(layout.root.path)
         slot = Slot(Tables(_first_table(state.mark, foundation.rows.rows)))
+        last_mark = LastMark(layout.ledgers, foundation.mark, surroundings.new_lock())
         journals = Journals(
             layout.journal,
             JournalShape(config.journal_alignment, config.journal_size),
-            max([newest_journal, *journal_ids(layout.journal)]),
+            max([*known, *journal_ids(layout.journal)]),
             surroundings.new_salt,
             surroundings.new_lock(),
+            last_mark.announcing,
         )
         cache = LocationCache(index, config.index_cache_size_max)
         shelf = LogShelf(layout.ledgers)
@@ -210,7 +211,7 @@ class Opening:
         registry = Registry(foundation.rows, index, cache, slot, surroundings.new_lock)
         tails = Tails(lambda ledger_id: reading.end(ledger_id, registry.digester(ledger_id)), registry.of)
         limits = Limits(config.group_size_max, config.memtable_size_max, config.throttle_timeout_s)
-        committer = Committer(journals, slot, tails, registry, latch, limits, durable_up_to, newest_journal)
+        committer = Committer(journals, slot, tails, registry, latch, limits, durable_up_to)
         logs = EntryLogs(layout.ledgers, store_id, config.entry_log_size_max, state.last_log)
         checkpointer = Checkpointer(
             committer,
@@ -219,8 +220,8 @@ class Opening:
             index,
             registry,
             cache,
+            last_mark,
             layout.journal,
-            layout.ledgers,
             latch,
             config.journal_max_backups,
         )

@@ -34,12 +34,11 @@ from recovery.replay import Replay
 from recovery.replaying import revision
 from recovery.view import View
 from storage import filenames, lastmark, ledger_rows
-from storage.checkpoint import mark_of
 from storage.codec.mark import EmptyMark, Mark
 from storage.entry import NO_ENTRY
 from storage.errors import CorruptionError, NewerFormat
 from storage.index import NoIndex
-from storage.lastmark import NoMark
+from storage.lastmark import NoMark, mark_of, newest_named
 from storage.ledger_rows import LedgerRows
 from storage.lmdb_index import LmdbPlace
 from storage.location_cache import LocationCache
@@ -245,7 +244,7 @@ class Viewing:
 
     def _read_journals(self, ground: _Ground) -> _Journaled:
         mark = ground.mark
-        replay = Replay(self._layout.journal, mark.position, indexing.newest_named(mark), ground.rows)
+        replay = Replay(self._layout.journal, mark.position, newest_named(mark), ground.rows)
         journaled, total, done, records = _Journaled(Memtable(mark.position)), replay.size, 0, 0
         for replayed in replay.batches():
             journaled.take(replayed)
@@ -281,4 +280,4 @@ def _later(mark: Mark | None, state: IndexState) -> Mark:
     """The mark, or what the index says where a checkpoint has ended before its last step."""
     if mark is not None and indexing.generation(mark) >= state.generation:
         return mark
-    return mark_of(state, max(indexing.newest_named(mark), state.mark.journal_id))
+    return mark_of(state, max(newest_named(mark), state.mark.journal_id))

@@ -12,8 +12,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage import journals, lastmark
-from storage.codec.mark import Mark, Trailer
+from storage import journals
 from storage.index_state import IndexState
 from storage.turnstile import Signal
 from storage.worker import AT_ONCE
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from storage.entry_logs import EntryLogs
     from storage.files import Directory
     from storage.index import Index
+    from storage.lastmark import LastMark
     from storage.latch import Latch
     from storage.location_cache import LocationCache
     from storage.memtable import Memtable, Slot
@@ -65,8 +65,8 @@ class Checkpointer:
         index: Index,
         registry: Registry,
         cache: LocationCache,
+        last_mark: LastMark,
         journal_directory: Directory,
-        ledger_directory: Directory,
         latch: Latch,
         journal_backups: int,
     ) -> None:
@@ -87,8 +87,8 @@ class Checkpointer:
         self._index = index
         self._registry = registry
         self._cache = cache
+        self._last_mark = last_mark
         self._journal_directory = journal_directory
-        self._ledger_directory = ledger_directory
         self._latch = latch
         self._journal_backups = journal_backups
         self._running: Iterator[Pause] | None = None
@@ -175,8 +175,7 @@ class Checkpointer:
         # 3. One change of the index. Before the mark: behind it the journals no longer speak for the entries.
         yield from self._commit_index(frozen, places, rows)
         # 4. The mark. Before the trim: a power cut may bring the old one back, and it needs its journals.
-        yield from self._write_mark_draft()
-        lastmark.publish(self._ledger_directory)
+        yield from self._move_mark()
         # 5. Readers look into the index from now on, and find everything there.
         with self._registry.committing:
             self._cache.forget({one.ledger_id for one in places})
@@ -265,17 +264,9 @@ class Checkpointer:
                     change.commit(state)
                     self.state = state
 
-    def _write_mark_draft(self) -> Iterator[Pause]:
-        while True:
-            try:
-                lastmark.write_draft(self._ledger_directory, self._mark())
-            except OSError as error:
-                yield self._pause_after(error)
-            else:
-                return
-
-    def _mark(self) -> Mark:
-        return mark_of(self.state, self._committer.newest_journal)
+    def _move_mark(self) -> Iterator[Pause]:
+        while (error := self._last_mark.move(self.state)) is not None:
+            yield self._pause_after(error)
 
     def _pause_after(self, error: OSError) -> Pause:
         """How long to wait before the next attempt; raises when there have been enough."""
@@ -292,11 +283,6 @@ class Checkpointer:
 def _is_there(frozen: Memtable, places: Places) -> bool:
     """Whether the ledger has not been deleted since the table was frozen."""
     return frozen.last_id(places.ledger_id) is not None
-
-
-def mark_of(state: IndexState, newest_journal: int) -> Mark:
-    """The mark that says what the index's state says."""
-    return Mark(state.mark, Trailer(state.generation, newest_journal, state.log_end, state.rows_sequence))
 
 
 def _pieces(records: Sequence[bytes]) -> Iterator[slice]:

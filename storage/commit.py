@@ -64,13 +64,10 @@ class Committer:
         latch: Latch,
         limits: Limits,
         durable_up_to: JournalPosition,
-        newest_journal: int,
     ) -> None:
         self.turnstile = Turnstile(Load, self._work, self._answer, self._interrupted)
         self.news = Signal()
         """After each turn, and when the store closes or fails: what readers and waiting adds look for."""
-        self.newest_journal = newest_journal
-        """The newest journal with a durable group."""
         self.groups = 0
         """How many groups this process has made durable."""
         self._journals = journals
@@ -298,13 +295,11 @@ class Committer:
         self._durable_up_to = self._journals.carry_over(group, self._durable_up_to)
         assert self._journals.active is not None
         self._journals.active.keyed.update(keys)
-        self.newest_journal = self._journals.active.journal_id
         self._slot.tables.active.covers_until = self._durable_up_to
 
     def pass_by(self, position: JournalPosition) -> None:
         """What stands before is about to be in the entry logs, all of it, whoever wrote it."""
         self._durable_up_to = max(self._durable_up_to, position)
-        self.newest_journal = max(self.newest_journal, position.journal_id)
 
     # ── the turn ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -367,7 +362,6 @@ class Committer:
 
     def _sync(self, journal: JournalWriter) -> None:
         self._durable_up_to = journal.sync()
-        self.newest_journal = journal.journal_id
         self.groups += 1
 
     def _insert(self, step: Step) -> None:

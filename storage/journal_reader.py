@@ -16,7 +16,7 @@ from storage.window import Window
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.codec.seal import NoSeal, StoredSeal
+    from storage.codec.seal import NoSeal, Seal, StoredSeal
     from storage.files import ReadFile
 
 _LONG_HEADER = codec.Header(codec.VERSION_MAX)
@@ -163,6 +163,11 @@ class JournalReader:
         seal = stored.seal
         if seal.journal_id != self.journal_id or self.salt not in (None, seal.salt):
             return Flaw.OTHER_PLACE
+        return self._misfit(stored, end, summed)
+
+    def _misfit(self, stored: StoredSeal, end: int, summed: Summed | None = None) -> Flaw | None:
+        """Why the seal does not fit its group, whatever file it names."""
+        seal = stored.seal
         if not self.records_start <= seal.group_start <= end - seal_codec.SIZE:
             return Flaw.OTHER_PLACE
         begun = summed or Summed(seal.group_start)
@@ -174,16 +179,29 @@ class JournalReader:
 
         They are looked for wherever an aligned group could end.
         """
+        for stored, end in self._stored_seals(start):
+            if self.seal_flaw(stored, end) in (None, Flaw.FUTURE_VERSION):
+                yield stored
+
+    def stranger_behind(self, start: int) -> Seal | None:
+        """The first seal behind `start` that has this file's id and another salt, or its salt and another id.
+
+        It fits its place and its group, so header and groups are of two files; a payload that contains a
+        journal stands elsewhere than that journal did, or has neither.
+        """
+        for stored, end in self._stored_seals(start):
+            seal = stored.seal
+            is_half_ours = (seal.journal_id == self.journal_id) is not (seal.salt == self.salt)
+            if is_half_ours and self._misfit(stored, end) is None:
+                return seal
+        return None
+
+    def _stored_seals(self, start: int) -> Iterator[tuple[StoredSeal, int]]:
+        """What looks like a seal, wherever an aligned group could end, and where it ends itself."""
         # A seal ends its sector, so that none lies across two pieces.
         for offset, piece in self.window.pieces(start - start % _SECTOR, self.size):
             for place in seal_codec.places(piece):
-                seal = self._seal_at(offset + place)
-                if seal is not None:
-                    yield seal
-
-    def _seal_at(self, offset: int) -> StoredSeal | None:
-        stored = seal_codec.decode(self.window.peek(offset, seal_codec.SIZE))
-        if not isinstance(stored, seal_codec.StoredSeal):
-            return None
-        flaw = self.seal_flaw(stored, offset + seal_codec.SIZE)
-        return stored if flaw in (None, Flaw.FUTURE_VERSION) else None
+                at = offset + place
+                stored = seal_codec.decode(self.window.peek(at, seal_codec.SIZE))
+                if isinstance(stored, seal_codec.StoredSeal):
+                    yield stored, at + seal_codec.SIZE

@@ -136,7 +136,13 @@ def _scan_groups(reader: JournalReader, verifier: EntryVerifier, start: int) -> 
     found = replace(found, kept=_keep(reader, verifier, found.end))
     for stored in reader.seals_behind(found.end):
         found = _with_seal_behind(found, stored)
-    return found
+    # Where no seal confirms the header, it may not be this file's.
+    stranger = reader.stranger_behind(start) if found.durable_up_to is None else None
+    return found if stranger is None else _with_stranger(found, stranger)
+
+
+def _with_stranger(found: JournalScan, stranger: Seal) -> JournalScan:
+    return replace(found, stop=Damaged(0, Flaw.OTHER_HEADER), proof_offset=stranger.group_start)
 
 
 def _sound_groups(reader: JournalReader, start: int, end: int) -> tuple[_Sound, Stop]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ class Journals:
     """Rolls from one journal to the next.
 
     Groups are written by whoever leads a turn; the next draft is filled by a worker meanwhile. The lock is
-    for the draft alone.
+    for the draft alone. Each journal is announced when it has its name: see `storage.lastmark`.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Journals:
         newest_id: int,
         new_salt: Callable[[], int],
         lock: AbstractContextManager[object],
+        announcing: Callable[[int], AbstractContextManager[None]],
     ) -> None:
         self.active: JournalWriter | None = None
         self._directory = directory
@@ -54,6 +55,7 @@ class Journals:
         self._newest_id = newest_id
         self._new_salt = new_salt
         self._lock = lock
+        self._announcing = announcing
         self._draft: JournalDraft | None = None
         # How far a draft is filled before it is used. A writer faster than the filling would roll at every
         # other group if it took what there is: so each journal is twice as large as the one before.
@@ -73,9 +75,7 @@ class Journals:
         """A new journal with so much room, however much the active one has. Raises as `with_room`."""
         with self._lock:
             draft = self._filled_draft(room)
-            self._draft = None
-        # All groups of the old journal are durable: no group is written before the one before it is.
-        draft.publish()
+            self._publish(draft)
         self._ample = min(2 * self._ample, self._shape.size)
         return self._take_over(draft.writer())
 
@@ -95,13 +95,29 @@ class Journals:
         writer = draft.writer()
         writer.write(group, durable_up_to)
         end = writer.sync()
-        draft.publish()
+        self._publish(draft)
         # Behind the name: a seal in a journal whose name could not be made durable would be believed by the
         # next opening, and a power cut would then take away what it has vouched for.
         writer.write(NOTHING, end)
         end = writer.sync()
-        self._draft, self.active = None, writer
+        self.active = writer
         return end
+
+    def _publish(self, draft: JournalDraft) -> None:
+        """The draft has its name and is announced, both durably.
+
+        All groups of the old journal are durable by then: none is written before the one before it is.
+        """
+        with ExitStack() as announced:
+            try:
+                announced.enter_context(self._announcing(draft.journal_id))
+            except OSError as error:
+                self._give_up_draft()
+                if error.errno in _NO_SPACE:
+                    raise DiskFull(self._directory.path) from error
+                raise
+            self._draft = None
+            draft.publish()
 
     def _filled_draft(self, room: int) -> JournalDraft:
         """A draft with that much room. Tried twice: an error costs a draft, and nothing in a journal."""

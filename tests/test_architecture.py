@@ -141,7 +141,19 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
     "crashlab": {"crashlab"},
     "demo": {"opening"},
     "proving": {"anatomy", "crashlab", "fields", "founding", "indexing", "leftovers", "opening", "replay"},
-    "shell": {"anatomy", "fields", "demo", "founding", "handover", "remaking", "shell", "view", "viewing"},
+    "shell": {
+        "anatomy",
+        "crashlab",
+        "demo",
+        "fields",
+        "founding",
+        "handover",
+        "proving",
+        "remaking",
+        "shell",
+        "view",
+        "viewing",
+    },
 }
 
 OWNERS = {
@@ -152,6 +164,7 @@ OWNERS = {
     "os.rename": {"storage/posix_files.py"},
     "numpy": {"storage/codec/frames_numpy.py"},
     "click": {"recovery/shell/"},
+    "pytest": {"recovery/crashlab/plugin.py"},
     "rich": {"recovery/shell/"},
     "threading": {"storage/turnstile.py", "storage/worker.py"},
     "asyncio": set(),

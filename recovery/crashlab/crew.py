@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import selectors
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
@@ -19,7 +19,7 @@ from recovery.crashlab.worker import Failed, Over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import ModuleType
+    from types import ModuleType, TracebackType
 
     from recovery.crashlab.layers.task import Message, Task
     from recovery.crashlab.spec import Spec
@@ -44,8 +44,10 @@ class Crew:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
     def run(
         self, tasks: Sequence[Task], listen: Callable[[Message], None], tick: Callable[[], None]
@@ -95,6 +97,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
+            process_group=0,  # an interrupt at the terminal is for us: it is we who end the workers
         )
         assert self._process.stdin
         assert self._process.stdout
@@ -105,7 +108,7 @@ class _Worker:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self._process.terminate()
+            self._process.terminate()  # it kills its child, unmounts its volume and removes its scratch
         self.orders.close()  # the worker ends where its orders end
         self.answers.close()
         self._process.wait()
@@ -139,16 +142,17 @@ def _by_value(spec: Spec) -> Iterator[None]:
 
 def _is_importable(name: str) -> bool:
     """Whether a new process with this one's path would find the same module by its name."""
-    with suppress(ImportError, ValueError):
-        found = importlib.util.find_spec(name)
-        top = name.partition(".")[0]
-        file = getattr(sys.modules[name], "__file__", None)
-        if found is None or file is None or found.origin != file:
-            return False
-        # By its place below the path, and not only because it is loaded already.
-        return any(
-            Path(file).is_relative_to(Path(path, top)) or Path(file) == Path(path, f"{top}.py")
-            for path in sys.path
-            if path
-        )
-    return False
+    file = getattr(sys.modules[name], "__file__", None)
+    return file is not None and any(Path(file).is_relative_to(place) for place in _places(name))
+
+
+def _places(name: str) -> Iterator[Path]:
+    """Where the package of that module lies, or the module: as finders say, not as it was loaded here."""
+    top = name.partition(".")[0]
+    for finder in sys.meta_path:  # those of packages that are installed to be edited too
+        path = [place for place in sys.path if place] if finder is PathFinder else None
+        with suppress(ImportError, ValueError, AttributeError):
+            found = finder.find_spec(top, path)
+            if found is not None:
+                yield from map(Path, found.submodule_search_locations or [found.origin or ""])
+                return

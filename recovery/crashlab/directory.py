@@ -111,7 +111,7 @@ class SimulatedDirectory:
         def sync(extent: Extent) -> None:
             sync_as_granted(platter.directory_to_change(number), extent)
 
-        self._machine.perform(self._machine.attempt(Verb.SYNC_DIRECTORY, self.path), sync)
+        self._machine.perform(self._machine.attempt(Verb.SYNC_DIRECTORY, self.path, number), sync)
 
     def lock(self, name: str) -> Lock:
         platter, number, seen = self._names()

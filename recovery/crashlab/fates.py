@@ -69,6 +69,9 @@ class Exactly:
 class LoseAll:
     """Only what was synced survives."""
 
+    def __str__(self) -> str:
+        return "only what was synced is left"
+
     def survivors(self, pending: Pending) -> Survivors:  # noqa: ARG002 - whatever waits is lost
         return {}
 
@@ -76,6 +79,9 @@ class LoseAll:
 @dataclass(frozen=True)
 class KeepAll:
     """Everything survives, as after a kill, but on the platter."""
+
+    def __str__(self) -> str:
+        return "everything is left"
 
     def survivors(self, pending: Pending) -> Survivors:
         return dict.fromkeys(pending.units, NEWEST)
@@ -87,6 +93,9 @@ class RandomFate:
 
     seed: int
     tearing: Tearing = Tearing.HALVES
+
+    def __str__(self) -> str:
+        return f"chance {self.seed} decides what is left"
 
     def survivors(self, pending: Pending) -> Survivors:
         draw = Random(self.seed)

@@ -78,7 +78,7 @@ class SimulatedWriteFile(_Handle):
             granted = extent.size if isinstance(extent, FirstBytes) else len(data)
             platter.file_to_change(self._file).write(offset, data[:granted])
 
-        operation = self._machine.attempt(verb, self.name, offset=offset, size=len(data))
+        operation = self._machine.attempt(verb, self.name, self._file, offset=offset, data=data)
         self._machine.perform(operation, put, self._full(platter.files[self._file], offset, len(data)))
 
     def _full(self, content: Content, offset: int, size: int) -> Fault | None:
@@ -94,7 +94,7 @@ class SimulatedWriteFile(_Handle):
         def sync(extent: Extent) -> None:
             sync_as_granted(platter.file_to_change(self._file), extent)
 
-        self._machine.perform(self._machine.attempt(Verb.SYNC, self.name), sync)
+        self._machine.perform(self._machine.attempt(Verb.SYNC, self.name, self._file), sync)
 
 
 class SimulatedLock(_Handle):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
 import time
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
@@ -24,6 +26,8 @@ from recovery.crashlab.programs import name_of
 from recovery.crashlab.report import page
 from recovery.crashlab.spec import specify
 from recovery.crashlab.timeline import numbers_of
+from recovery.crashlab.tree import digest
+from recovery.crashlab.violation import VIOLATIONS, forget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from recovery.crashlab.spec import Fields, Spec
     from recovery.crashlab.worker import Over
 
+NOT_WANTED = "it was not asked for"
 VIOLATIONS_MAX = 20
 """So many are minimised and written down; behind them are mostly the same bugs."""
 
@@ -121,13 +126,30 @@ class CrashLab:
         its list once. Whatever could not run, or not to its end, says so in the numbers. `LabError` when
         nothing can be told at all: no compiler, a workload that fails without a crash.
         """
-        if why := preload.why_not():
-            raise LabError(why)
+        _check_able()
         chosen = _chosen(layers)
         session = _Session(self.spec, seconds_of(budget), jobs or os.cpu_count() or 1, progress)
         with TemporaryDirectory(prefix="crashlab-tapes-") as tapes:
             session.run(chosen, Path(tapes), None if out is None else Path(out))
         return LabReport(session.numbers, session.out)
+
+    def under(self, *, seed: int | None = None, profile: str | None = None) -> CrashLab:
+        """The same with another seed, or on another kind of system."""
+        lab = copy(self)
+        if seed is not None:
+            lab.spec = replace(lab.spec, seed=seed)
+        if profile is not None:
+            lab.spec = replace(lab.spec, profile=profile_named(profile))
+        return lab
+
+
+def _check_able() -> None:
+    if why := preload.why_not():
+        raise LabError(why)
+    try:
+        preload.library()
+    except RuntimeError as error:
+        raise LabError(str(error)) from error
 
 
 def seconds_of(budget: str | float | None) -> float | None:
@@ -175,11 +197,14 @@ class _Session:
             recordings = self._record(crew, tapes)
             for place, layer in enumerate(layers):
                 self._layer(crew, layer, layers[place:], recordings)
+            self._tell_of_the_others(layers)
             self.numbers.layers.sort(key=lambda one: [*_REPORTED].index(one.name))
             groups = _grouped(self.sightings)
             if groups and out is None:
                 out = Path(mkdtemp(prefix="crash-report-"))
             self.out = out
+            if out is not None:
+                forget(out / VIOLATIONS)  # those of an earlier run would pass for this one's
             if groups and out is not None:
                 self._examine(crew, groups, recordings, out)
         self.numbers.seconds = round(time.monotonic() - self.started, 1)
@@ -190,8 +215,12 @@ class _Session:
 
     def _record(self, crew: Crew, tapes: Path) -> tuple[Recording, ...]:
         found: list[Recorded] = []
-        self._say("record", {}, time.monotonic())
-        crew.run([RecordTask(tapes)], found.append, lambda: None)  # type: ignore[arg-type,list-item]
+        started = time.monotonic()
+        crew.run(
+            [RecordTask(tapes)],  # type: ignore[list-item]
+            found.append,  # type: ignore[arg-type]
+            lambda: self._say("record", {"workloads": len(found)}, started),
+        )
         for one in found:
             if not isinstance(one.run.outcome, Answered):
                 raise LabError(f"the workload {one.name} fails without any crash: it {one.run.outcome}")
@@ -222,8 +251,15 @@ class _Session:
         if ear.images:
             numbers.counts["distinct images"] = len(ear.images)
         numbers.states_per_second = round(_rate(over), 1)
+        if not numbers.counts.get(layer.counts):
+            ear.uncovered.append("nothing was tried" + (", there was no time" if until is not None else ""))
         if ear.uncovered:
             numbers.status, numbers.why = Status.CUT_SHORT, "; ".join(dict.fromkeys(ear.uncovered))
+
+    def _tell_of_the_others(self, layers: Sequence[Layer]) -> None:
+        """What was not wanted has not run either, and must not look as if it had found nothing."""
+        others = (name for name, layer in LAYERS.items() if layer not in layers)
+        self.numbers.layers += [LayerNumbers(name, Status.NOT_RUN, NOT_WANTED) for name in others]
 
     def _until(self, layer: Layer, rest: Sequence[Layer], now: float) -> float | None:
         if self.budget_s is None:
@@ -246,10 +282,14 @@ class _Session:
         self, crew: Crew, groups: Sequence[Sequence[Sighting]], recordings: tuple[Recording, ...], out: Path
     ) -> None:
         found: list[Examined] = []
-        chosen = [(group[0], len(group)) for group in groups[:VIOLATIONS_MAX]]
+        chosen = [(_simplest(group), len(group)) for group in _in_turns(groups)[:VIOLATIONS_MAX]]
         task = ExamineTask(tuple(chosen), recordings, out)
-        self._say("examine", {}, time.monotonic())
-        crew.run([task], found.append, lambda: None)  # type: ignore[arg-type,list-item]
+        started = time.monotonic()
+        crew.run(
+            [task],  # type: ignore[list-item]
+            found.append,  # type: ignore[arg-type]
+            lambda: self._say("examine", {"written down": len(found)}, started),
+        )
         self.numbers.violations = _merged([one.numbers for one in found])
 
 
@@ -260,7 +300,7 @@ _REPORTED = {"model": 0, "kill": 1, "errors": 2, "nested": 3, "rot": 4, "cut": 5
 def _merged(found: Sequence[ViolationNumbers]) -> list[ViolationNumbers]:
     """Those that lose alike are one: they are most likely the same bug, and the first is the simplest."""
     merged: dict[tuple[str, ...], ViolationNumbers] = {}
-    for one in sorted(found, key=lambda one: (_REPORTED[one.layer], len(one.lost))):
+    for one in sorted(found, key=lambda one: (_REPORTED[one.layer], len(one.lost), one.at or math.inf)):
         told = " ".join(one.lost) or f"{one.layer} {one.cause}"
         alike = one.kind, re.sub(r"\d+", "#", told)
         first = merged.setdefault(alike, one)
@@ -300,7 +340,9 @@ def write_report(numbers: LabNumbers, out: Path) -> None:
     """`report.json` and `report.html` into a directory, beside the violations that are there."""
     out.mkdir(parents=True, exist_ok=True)
     traces = {
-        one.id: (out / one.directory / "trace.txt").read_text(encoding="utf-8") for one in numbers.violations
+        one.id: trace.read_text(encoding="utf-8")
+        for one in numbers.violations
+        if (trace := out / one.directory / "trace.txt").exists()
     }
     numbers.write(out / "report.json")
     (out / "report.html").write_text(page.render(numbers, traces), encoding="utf-8")
@@ -311,6 +353,29 @@ def _grouped(sightings: Sequence[Sighting]) -> list[list[Sighting]]:
     for sighting in sightings:
         groups.setdefault(sighting.signature, []).append(sighting)
     return list(groups.values())
+
+
+def _in_turns(groups: Sequence[Sequence[Sighting]]) -> list[Sequence[Sighting]]:
+    """One of each layer after the other: many of one must not hide those of another."""
+    drawn: list[tuple[int, int, Sequence[Sighting]]] = []
+    met: dict[str, int] = {}
+    for group in sorted(groups, key=lambda group: group[0].signature):
+        layer = group[0].layer
+        met[layer] = met.get(layer, -1) + 1
+        drawn.append((met[layer], _REPORTED[layer], group))
+    return [group for _, _, group in sorted(drawn, key=lambda one: one[:2])]
+
+
+def _simplest(group: Sequence[Sighting]) -> Sighting:
+    """Always the same one, whichever worker was faster."""
+    first = min(map(_told, group))
+    alike = [one for one in group if _told(one) == first]
+    return alike[0] if len(alike) == 1 else min(alike, key=lambda one: digest(one.image))
+
+
+def _told(sighting: Sighting) -> tuple[int, str, int, str, str]:
+    crashes = len(sighting.crashes)
+    return crashes, sighting.workload, sighting.at, f"{sighting.breach}", sighting.how
 
 
 def _rate(over: Sequence[Over]) -> float:

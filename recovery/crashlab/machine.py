@@ -70,9 +70,10 @@ class Machine:
             raise Stopped(self._stopped)
 
     def attempt(
-        self, verb: Verb, path: str, *, offset: int = 0, size: int = 0, target: str = ""
+        self, verb: Verb, path: str, node: int = 0, *, offset: int = 0, data: bytes = b"", target: str = ""
     ) -> Operation:
-        return Operation(len(self.trace) + 1, verb, path, offset, size, target)
+        number = len(self.trace) + 1
+        return Operation(number, verb, path, offset, len(data), target, node=node, data=data)
 
     def perform(
         self, operation: Operation, act: Callable[[Extent], object], own_fault: Fault | None = None
@@ -87,7 +88,8 @@ class Machine:
         extent = fault.extent(operation) if fault else Whole()
         if extent != NOTHING:
             act(extent)
-        self.trace.append(replace(operation, outcome=errno.errorcode[fault.error] if fault else "done"))
+        outcome = errno.errorcode[fault.error] if fault else "done"
+        self.trace.append(replace(operation, outcome=outcome, extent=extent))
         if fault:
             raise _error(fault, operation.path)
 
@@ -95,7 +97,7 @@ class Machine:
         extent = self._last_extent(operation)
         if extent != NOTHING:
             act(extent)
-            self.trace.append(replace(operation, outcome="stopped"))
+            self.trace.append(replace(operation, outcome="stopped", extent=extent))
         # Stopped for what the program does while it unwinds, too: a dead process cleans nothing up.
         self._stopped = f"stopped at operation {operation.number}, {operation.verb} {operation.path}"
         raise Stopped(self._stopped)

@@ -83,10 +83,19 @@ class Names:
             change.apply(self._durable)
         self.changes = []
 
-    def fail_sync(self, seed: int, pages: Pages) -> None:  # noqa: ARG002 - names are not read in pages
-        """Writes back some of the changes and calls all of them clean: no later sync writes the rest."""
+    def fail_sync(
+        self,
+        seed: int,
+        pages: Pages,  # noqa: ARG002 - names are not read in pages
+        kept: Container[int] = (),
+    ) -> None:
+        """Writes back some of the changes, those that are `kept` among them, and calls all of them clean.
+
+        No later sync writes the rest.
+        """
         choose = Random(seed)
-        self.changes = [change for change in self.changes if choose.random() < 0.5]
+        drawn = [choose.random() < 0.5 for _ in self.changes]
+        self.changes = [change for at, change in enumerate(self.changes) if drawn[at] or at in kept]
         self.sync()
         self._forgot = True
 
@@ -104,6 +113,15 @@ class Names:
                 change.apply(after._durable)
         after.seen = dict(after._durable)
         return after
+
+    def without(self, nodes: set[int]) -> Names:
+        """These names, where both layers agree, but none that leads to one of those nodes."""
+        if nodes.isdisjoint(self.seen.values()):
+            return self
+        left = Names()
+        left.seen = {name: node for name, node in self.seen.items() if node not in nodes}
+        left._durable = dict(left.seen)
+        return left
 
     def nodes(self) -> set[int]:
         """Every file or directory that has, had or may again have a name here."""

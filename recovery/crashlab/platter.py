@@ -19,6 +19,7 @@ from recovery.crashlab.pending import Pending, PendingName, PendingSector, Pendi
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from recovery.crashlab.faults import Pages
     from recovery.crashlab.pending import Survival, Survivors
 
 ROOT = 0
@@ -103,12 +104,33 @@ class Platter:
 
     def sync_names(self, directory: int) -> None:
         """Writes back the names of a directory."""
-        # No system makes the removal of a renamed name durable and loses its arrival elsewhere.
-        with_it = {move.came.directory for move in self._moves if move.went.directory == directory}
-        for number in (directory, *with_it):
+        arrived = self._arrived_from(directory)
+        for number in arrived:
             self.directory_to_change(number).sync()
-        # What is durable needs no partner, and the indexes belong to other changes from now on.
-        synced = {directory, *with_it}
+        self._forget_moves(arrived)
+
+    def fail_names(self, directory: int, seed: int, pages: Pages) -> None:
+        """What a failed sync of a directory leaves: some of its names are written, all are called clean."""
+        arrived = self._arrived_from(directory)
+        for number in arrived - {directory}:
+            self.directory_to_change(number).sync()
+        mine = {move.came.index for move in self._moves if move.came.directory == directory}
+        self.directory_to_change(directory).fail_sync(seed, pages, mine)
+        self._forget_moves(arrived)
+
+    def _arrived_from(self, directory: int) -> set[int]:
+        """The directory, those that names were moved to from there, those from there on, and so on."""
+        # No system makes the removal of a renamed name durable and loses its arrival elsewhere.
+        found, waiting = {directory}, [directory]
+        while waiting:
+            number = waiting.pop()
+            new = {move.came.directory for move in self._moves if move.went.directory == number} - found
+            found |= new
+            waiting += new
+        return found
+
+    def _forget_moves(self, synced: set[int]) -> None:
+        """What is durable needs no partner, and the indexes belong to other changes from now on."""
         self._moves = [
             move for move in self._moves if not {move.came.directory, move.went.directory} & synced
         ]
@@ -216,7 +238,7 @@ class Platter:
         after.linked = set(self.linked)
         self._own = set()  # settled nodes are shared with the disk after the cut
         after.directories = {}
-        waiting = [ROOT]
+        waiting, placed = [ROOT], {ROOT}
         while waiting:
             number = waiting.pop()
             if number in self.files:
@@ -227,11 +249,13 @@ class Platter:
                     else content.after_cut(sizes.get(number), sectors.get(number, {}))
                 )
             else:
-                directory = self.directories[number]
-                after.directories[number] = (
-                    directory if directory.settled else directory.after_cut(names.get(number, ()))
-                )
-                waiting += after.directories[number].seen.values()
+                left = self.directories[number]
+                if not left.settled:
+                    left = left.after_cut(names.get(number, ()))
+                left = left.without(placed)  # a directory has one place, and none is below itself
+                placed |= self.directories.keys() & left.seen.values()
+                after.directories[number] = left
+                waiting += left.seen.values()
         return after
 
 

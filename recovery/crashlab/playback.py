@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from recovery.crashlab.tape import Event
 
 _PUNCH_OR_ZERO = 0x02 | 0x10
+_COLLAPSE_OR_INSERT = 0x08 | 0x20
 _KEEP_SIZE = 0x01
 
 
@@ -77,7 +78,10 @@ class Playback:
 
     def play(self, event: Event) -> None:
         """The event's effect on what is seen, and, of a sync, on what is durable."""
-        if event.call is Call.MARK or event.path in self._ignored:
+        if event.call is Call.MARK:
+            return
+        if event.path in self._ignored:
+            self._leave_alone(event)
             return
         if event.call in NOT_MODELLED and not event.error:
             self.uncovered[event.path] = f"{event.call.name.lower()}, whose effects the recorder does not see"
@@ -95,6 +99,10 @@ class Playback:
             self.play(event)
             if event.call is Call.WRITE and event.flags & Flag.DURABLE and not event.error:
                 self._settle(event)
+
+    def _leave_alone(self, event: Event) -> None:
+        if event.target and event.target not in self._ignored and not event.error:
+            self.uncovered[event.target] = f"it comes from a file that does not matter ({event})"
 
     # ── changes ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -114,7 +122,7 @@ class Playback:
                 self._allocate(event)
             case Call.RENAME:
                 self._rename(event)
-            case Call.LINK:
+            case Call.LINK if event.target not in self._ignored:
                 node = self.platter.node_at(_parts(event.path))
                 self.platter.link(node, *self.platter.place_of(_parts(event.target)))
             case Call.UNLINK | Call.RMDIR:
@@ -133,6 +141,9 @@ class Playback:
     def _allocate(self, event: Event) -> None:
         content = self.platter.file_to_change(self._file(event))
         mode, end = event.flags >> 8, event.offset + event.length
+        if mode & _COLLAPSE_OR_INSERT:
+            self.uncovered[event.path] = f"what the call moves is not modelled ({event})"
+            return
         if mode & _PUNCH_OR_ZERO:
             covered = max(0, min(end, content.size) - event.offset)
             content.write(event.offset, bytes(covered))
@@ -143,11 +154,12 @@ class Playback:
         if "?" in {event.path, event.target}:
             self.uncovered[event.path] = f"it crossed the border of the root ({event})"
             return
-        if event.target in self._ignored:
-            return
         source = self.platter.place_of(_parts(event.path))
-        target = self.platter.place_of(_parts(event.target))
         node = self.platter.node_at(_parts(event.path))
+        if event.target in self._ignored:
+            self.platter.change_name(source[0], node, old=source[1])
+            return
+        target = self.platter.place_of(_parts(event.target))
         replaced = self.platter.directories[target[0]].seen.get(target[1])
         if replaced == node:
             return
@@ -159,7 +171,10 @@ class Playback:
     # ── syncs ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _sync(self, event: Event) -> None:
-        if event.call is Call.SYNC_ALL:
+        if event.call is Call.SYNC_ALL and event.error:
+            for node in (*self.platter.files, *self.platter.directories):
+                self._fail_sync(event, node)
+        elif event.call is Call.SYNC_ALL:
             self._soon(self._sync_all)
         elif event.flags & Flag.DIRECTORY:
             self._sync_node(event, self._nodes.get(event.inode, ROOT if event.path == "." else None))
@@ -179,7 +194,7 @@ class Playback:
         if node in self.platter.files:
             self.platter.file_to_change(node).fail_sync(event.number, Pages.KEPT)
         else:
-            self.platter.directory_to_change(node).fail_sync(event.number, Pages.KEPT)
+            self.platter.fail_names(node, event.number, Pages.KEPT)
 
     def _write_back(self, node: int) -> None:
         if node in self.platter.files:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 CAUSE = "THE CAUSE"
 COMMAND: list[str] | None = None
+PATH: list[str] = []
+"""Where the store was imported from."""
 RECOVER = b""
 MUST: list[tuple[object, object]] = []
 """What was acknowledged and nobody changed since: keys and their values."""
@@ -32,6 +34,7 @@ def shown(root: Path) -> dict[object, object]:
         return {tuple(map(plain, entry[:-1])): plain(entry[-1]) for entry in json.loads(done.stdout or b"[]")}
     import cloudpickle
 
+    sys.path += PATH
     answer = cloudpickle.loads(RECOVER)(root)
     entries = getattr(answer, "entries", answer)
     return {key if isinstance(key, tuple) else (key,): value for key, value in dict(entries or {}).items()}

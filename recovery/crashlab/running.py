@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -115,10 +115,9 @@ class Runner:
         child = os.fork()
         if not child:
             self._live(program, root, role, orders)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        _end_group(child)
+        status = os.waitstatus_to_exitcode(_ended(child))
         return Run(
-            self._outcome(program, status),
+            _placeless(self._outcome(program, status), root),
             self._history(),
             tuple(tape.decode(self._left("tape"))),
             time.monotonic() - started,
@@ -147,8 +146,7 @@ class Runner:
         child = os.fork()
         if not child:
             self._live_through(jobs, file)
-        os.waitpid(child, 0)
-        _end_group(child)
+        _ended(child)
         with contextlib.suppress(FileNotFoundError), file.open("rb") as pipe:
             return list(wire.receive_all(pipe))
         return []
@@ -156,7 +154,7 @@ class Runner:
     def _live_through(self, jobs: Sequence[Callable[[Inside], T]], file: Path) -> NoReturn:
         try:
             os.setpgid(0, 0)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            _hear_signals()
             inside = Inside()
             with file.open("wb", buffering=0) as pipe:
                 for job in jobs:
@@ -171,7 +169,7 @@ class Runner:
         status = 70
         try:
             os.setpgid(0, 0)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            _hear_signals()
             signal.setitimer(signal.ITIMER_REAL, self._patience_s)
             marks = self._open("marks", os.O_APPEND) if role is Role.WORKLOAD else -1
             if isinstance(program, Command):
@@ -247,7 +245,33 @@ class Inside:
         try:
             return Answered(call(program, root, ctx))
         except Exception as error:  # a store that ends its process ends the child
-            return refused(error)
+            return _placeless(refused(error), root)
+
+
+def _placeless(outcome: Outcome, root: Path) -> Outcome:
+    """The same, whichever directory it was: a refusal says its name, and two runs must say the same."""
+    if not isinstance(outcome, Refused):
+        return outcome
+    return replace(outcome, text=outcome.text.replace(str(root), "{root}"))
+
+
+def _hear_signals() -> None:
+    """As a process that nobody has prepared: what the worker does on a signal is its own."""
+    for number in (signal.SIGALRM, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _ended(child: int) -> int:
+    """The status of a child that has ended; it, and all that it has started, ends with us too."""
+    try:
+        return os.waitpid(child, 0)[1]
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)  # it may not be a group yet
+            os.waitpid(child, 0)
+        raise
+    finally:
+        _end_group(child)
 
 
 def _end_group(group: int) -> None:

@@ -6,8 +6,12 @@ and a disk that is merely looked at has none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recovery.crashlab.faults import Extent
 
 
 class Verb(StrEnum):
@@ -47,3 +51,9 @@ class Operation:
     size: int = 0
     target: str = ""
     outcome: str = "attempted"
+    node: int = field(default=0, compare=False)
+    """The file or directory, by its number on the platter: a path names now one, now another."""
+    data: bytes = field(default=b"", compare=False, repr=False)
+    """What a write is about, all of it."""
+    extent: Extent | None = field(default=None, compare=False, repr=False)
+    """How much of the operation was done; None before it."""

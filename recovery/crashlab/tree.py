@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from hashlib import blake2b
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from recovery.crashlab.platter import ROOT
@@ -37,13 +37,16 @@ def lay_out(platter: Platter, root: Path) -> dict[int, int]:
 
 def differences(platter: Platter, root: Path, ignored: Ignored) -> dict[str, str]:
     """Where a real directory is not what the platter shows: calls that the recorder has not seen."""
-    expected = {path[1:]: node for path, node in platter.seen() if node in platter.files}
+    expected = {path[1:]: node for path, node in platter.seen()}
     found: dict[str, str] = {}
-    for path, data in _contents(root, ignored):
-        node = expected.pop(path, None)
-        if node is None:
+    for path in _directories(root):
+        if expected.pop(path, None) not in platter.directories and path not in ignored:
             found[path] = "the recorder has not seen it made"
-        elif data != platter.files[node].read(0, platter.files[node].size):
+    for path, data in _contents(root, ignored):
+        content = platter.files.get(expected.pop(path, ROOT))
+        if content is None:
+            found[path] = "the recorder has not seen it made"
+        elif data != content.read(0, content.size):
             found[path] = "its bytes are not those of the recorded writes"
     gone = {path: "the recorder has not seen it removed" for path in expected if path not in ignored}
     return found | gone
@@ -52,9 +55,11 @@ def differences(platter: Platter, root: Path, ignored: Ignored) -> dict[str, str
 def read_tree(root: Path, ignored: Ignored) -> Tree:
     """All of a directory that matters."""
     tree = dict(_contents(root, ignored))
-    for directory, directories, files in os.walk(root):
-        if not directories and not files and directory != str(root):
-            tree[f"{os.path.relpath(directory, root)}/"] = b""
+    full = {str(parent) for path in tree for parent in PurePath(path).parents}
+    for path in _directories(root):  # one with nothing in it that matters is there all the same
+        if path not in full and path not in ignored:
+            tree[f"{path}/"] = b""
+            full |= {str(parent) for parent in PurePath(path).parents}
     return tree
 
 
@@ -95,5 +100,13 @@ def _contents(root: Path, ignored: Ignored) -> Iterator[tuple[str, bytes]]:
         directories.sort()
         for name in sorted(files):
             path = os.path.relpath(f"{directory}/{name}", root)
-            if path not in ignored:
-                yield path, Path(root, path).read_bytes()
+            whole = Path(root, path)
+            if path not in ignored and whole.is_file():  # no pipe, no socket, no link to nowhere
+                yield path, whole.read_bytes()
+
+
+def _directories(root: Path) -> Iterator[str]:
+    """Those below, the inner ones first."""
+    for directory, _, _ in os.walk(root, topdown=False):
+        if directory != str(root):
+            yield os.path.relpath(directory, root)

@@ -12,25 +12,27 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+import sysconfig
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from recovery.crashlab import oracles, rebuild, tape, tree
+from recovery.crashlab import oracles, tree
 from recovery.crashlab.history import to_json
-from recovery.crashlab.judge import Judge
 from recovery.crashlab.programs import Command
 
 if TYPE_CHECKING:
     from recovery.crashlab.layers.task import Sighting
     from recovery.crashlab.numbers import ViolationNumbers
-    from recovery.crashlab.oracles import Breach
-    from recovery.crashlab.running import Runner
     from recovery.crashlab.spec import Spec
 
+VIOLATIONS = "violations"
+"""Where the directories lie, below a report."""
+
+_PICKLE, _TOLD = "violation.pickle", "violation.json"
 _REPRO = Path(__file__).with_name("repro_template.py")
 
 
@@ -45,62 +47,46 @@ class Violation:
     trace: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """What came of trying again."""
-
-    is_same_image: bool
-    """Whether the image that was made again is the one that was kept, byte for byte."""
-    breaches: tuple[Breach, ...]
-    expected: Breach
-
-    @property
-    def shows(self) -> bool:
-        """Whether the same kind of breach shows."""
-        return any(breach.kind == self.expected.kind for breach in self.breaches)
-
-
 def write(violation: Violation, place: Path) -> None:
-    """The directory; one of that name that was there is replaced."""
-    shutil.rmtree(place, ignore_errors=True)
+    """The directory, whole or not at all; one of that name that was there is replaced."""
+    draft = place.with_name(f".{place.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        _write(violation, draft)
+        shutil.rmtree(place, ignore_errors=True)
+        draft.rename(place)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def _write(violation: Violation, place: Path) -> None:
     image = place / "image"
     image.mkdir(parents=True)
     tree.write_tree(violation.sighting.image, image)
     (place / "trace.txt").write_text(violation.trace, encoding="utf-8")
     for number, one in enumerate(violation.tapes):
         (place / f"tape-{number}").write_bytes(one)
-    (place / "violation.pickle").write_bytes(cloudpickle.dumps(violation))
-    (place / "violation.json").write_text(json.dumps(_told(violation), indent=1) + "\n")
+    (place / _PICKLE).write_bytes(cloudpickle.dumps(violation))
+    (place / _TOLD).write_text(json.dumps(_told(violation), indent=1) + "\n")
     (place / "repro.py").write_text(_repro(violation), encoding="utf-8")
 
 
+def forget(places: Path) -> None:
+    """Removes the violations that an earlier run has left there, and nothing else."""
+    for told in places.glob(f"*/{_TOLD}"):
+        shutil.rmtree(told.parent)
+
+
 def load(place: Path) -> Violation:
-    """The violation that was written there. Runs code that is in it: only for directories that one trusts."""
-    violation: Violation = cloudpickle.loads((place / "violation.pickle").read_bytes())
+    """The violation that was written there. Runs code that is in it: only for directories that one trusts.
+
+    The store is imported from where it was then, behind all that this process would find by itself.
+    """
+    told = json.loads((place / _TOLD).read_text())
+    sys.path += [path for path in told["path"] if path not in sys.path]
+    violation: Violation = cloudpickle.loads((place / _PICKLE).read_bytes())
     return violation
-
-
-def replay(violation: Violation, runner: Runner) -> Replayed:
-    """Makes the image again and opens it; behind a kill or an error the workload is run again."""
-    sighting, spec = violation.sighting, violation.spec
-    image = _made_again(violation, runner)
-    judge = Judge(spec, runner)
-    breaches = tuple(judge.breaches_of(tree.digest(image), partial(tree.write_tree, image), sighting.history))
-    return Replayed(tree.digest(image) == tree.digest(sighting.image), breaches, sighting.breach)
-
-
-def _made_again(violation: Violation, runner: Runner) -> tree.Tree:
-    sighting, spec = violation.sighting, violation.spec
-    if sighting.crashes:
-        tapes = [list(tape.decode(one)) for one in violation.tapes]
-        platter = rebuild.before(sighting.crashes, tapes, spec.profile, spec.ignored)
-        survivors = sighting.crashes[-1].survivors
-        return tree.seen_tree(platter if survivors is None else platter.after_cut(survivors))
-    if sighting.orders is None:
-        return sighting.image
-    root = runner.root()
-    runner.record(spec.workloads[sighting.workload], root, sighting.orders)
-    return tree.read_tree(root, spec.ignored)
 
 
 # ── in words ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +104,15 @@ def _told(violation: Violation) -> dict[str, Any]:
         "image digest": tree.digest(sighting.image),
         "acknowledged": [_op(op) for op in sighting.history.ops if op.is_acked],
         "asked, not acknowledged": [_op(op) for op in sighting.history.ops if not op.is_acked],
+        "path": _path(),
     }
+
+
+def _path() -> list[str]:
+    """Where modules are found here beyond what is installed."""
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    dynamic = {f"{place}/lib-dynload" for place in installed}
+    return [path for path in sys.path if path not in installed | dynamic and not path.endswith(".zip")]
 
 
 def _op(op: Any) -> list[Any]:
@@ -134,6 +128,7 @@ def _repro(violation: Violation) -> str:
         _REPRO.read_text()
         .replace('"THE CAUSE"', repr(violation.numbers.cause))
         .replace("COMMAND: list[str] | None = None", f"COMMAND: list[str] | None = {command!r}")
+        .replace("PATH: list[str] = []", f"PATH: list[str] = {_path()!r}")
         .replace('RECOVER = b""', f"RECOVER = {pickled!r}")
         .replace("MUST: list[tuple[object, object]] = []", f"MUST: list[tuple[object, object]] = {must!r}")
     )

@@ -6,12 +6,15 @@ imports whatever its children have imported, so that no child does it again.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
+import signal
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from recovery.crashlab import wire
 from recovery.crashlab.judge import Judge
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from recovery.crashlab.outcome import Refused
     from recovery.crashlab.spec import Spec
 
+_SIGNAL_AT_PARENT_S_DEATH = 1
 _EVERY_S = 0.2
 """Counts are sent that often; sightings at once."""
 
@@ -89,8 +93,12 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
 def _done(task: Task, bench: Bench, voice: Voice) -> Over | Failed:
     started, recoveries = time.monotonic(), bench.runner.recoveries
     try:
-        for message in task.work(bench):
-            voice.say(message)
+        with ExitStack() as stack:
+            messages = task.work(bench)
+            # At once, and not when the collector comes by: there may be a volume to unmount.
+            stack.callback(getattr(messages, "close", lambda: None))
+            for message in messages:
+                voice.say(message)
     except Exception as error:
         import traceback
 
@@ -100,8 +108,20 @@ def _done(task: Task, bench: Bench, voice: Voice) -> Over | Failed:
     return Over(bench.runner.recoveries - recoveries, time.monotonic() - started)
 
 
+def _end_when_told() -> None:
+    """SIGTERM unwinds the stack; it also comes when the laboratory itself is killed."""
+    signal.signal(signal.SIGTERM, _end)
+    ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENT_S_DEATH, signal.SIGTERM)
+
+
+def _end(number: int, _: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # once is enough
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """The process's own beginning: the pipes are set aside, what programs print goes to standard error."""
+    _end_when_told()
     orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

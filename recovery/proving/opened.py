@@ -14,6 +14,7 @@ from recovery.founding import Layout
 from recovery.opening import Opening, Surroundings
 from recovery.proving.crew import Crew
 from storage.config import StoreConfig
+from storage.journal_writer import NOTHING
 from storage.lmdb_index import LmdbPlace
 from storage.posix_files import PosixDirectory
 from storage.store import Store
@@ -97,6 +98,12 @@ class Opened:
     def is_full(self) -> bool:
         """Whether an add might find no room before the checkpoint under way has ended."""
         return self.parts.slot.tables.active.size > CONFIG.memtable_size_max - _SMALL_ADDS
+
+    @property
+    def must_roll(self) -> bool:
+        """Whether an add might need another journal: it waits for whoever is storing the mark."""
+        journal, waiting = self.parts.journals.active, self.parts.committer.turnstile.open.load.size
+        return journal is None or not journal.has_room(NOTHING, waiting + _SMALL_ADDS)
 
     def request_checkpoint(self) -> None:
         """Asks for a checkpoint; the crew's steps make it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count, product
 from typing import TYPE_CHECKING
 
@@ -128,11 +129,6 @@ def go_on(root: Path, ctx: Ctx) -> None:
 def _append_behind(sitting: Sitting, ledger_id: int) -> None:
     """An entry behind the ledger's last one, unless it is fenced."""
     for password in PASSWORDS:
-        try:
+        with suppress(Unauthorized, LedgerFenced):
             sitting.append(ledger_id, 10, password=password)
-        except Unauthorized:
-            sitting.take_back(ledger_id)
-        except LedgerFenced:
-            return
-        else:
             return

@@ -6,7 +6,7 @@ another one, so that an old copy is not taken for a new one.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from recovery.proving.meanwhile import AttendedDirectory
@@ -14,6 +14,7 @@ from recovery.proving.opened import Opened
 from storage.codec import entry as entry_codec
 from storage.codec.digest import digester, master_key
 from storage.entry import DigestType, Entry
+from storage.errors import StoreError
 from storage.filenames import FileKind, parse
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from recovery.crashlab.history import Ctx
+    from recovery.crashlab.history import Ctx, Value
     from storage.ledger import Ledger
 
 PASSWORDS = (b"", b"first", b"second")
@@ -77,7 +78,7 @@ class Sitting:
         for size in sizes:
             entry_id = self._take_id(ledger)
             payload = self._payload(ledger_id, entry_id, size)
-            with self._ctx.doing("add", ledger_id, entry_id, payload):
+            with self._adding("add", ledger_id, entry_id, payload):
                 assert ledger.append(payload) == entry_id
 
     def append_many(self, ledger_id: int, *sizes: int, password: bytes = b"") -> None:
@@ -85,7 +86,7 @@ class Sitting:
         ledger = self.store.ledger(ledger_id, password=password)
         keyed = [(self._take_id(ledger), size) for size in sizes]
         pairs = [((ledger_id, one), self._payload(ledger_id, one, size)) for one, size in keyed]
-        with self._ctx.doing("add_all", ledger_id, tuple(pairs)):
+        with self._adding("add_all", ledger_id, tuple(pairs)):
             added = ledger.append_many([payload for _, payload in pairs])
             assert [(ledger_id, one) for one in added] == [key for key, _ in pairs]
 
@@ -117,7 +118,7 @@ class Sitting:
         """A new ledger with its first entry, protected like that."""
         self._next_ids[ledger_id] = 1
         payload = self._payload(ledger_id, 0, size)
-        with self._ctx.doing("add", ledger_id, 0, payload):
+        with self._adding("add", ledger_id, 0, payload):
             assert self.store.ledger(ledger_id, digest, password).append(payload) == 0
 
     # ── as a bookie ──────────────────────────────────────────────────────────────────────────────────
@@ -220,11 +221,12 @@ class Sitting:
 
     def _meanwhile(self, name: str) -> None:
         # A turn of the foreground must not be entered from within itself.
-        if self._aside is None or not self._is_stepping or self.opened.is_full:
+        if self._aside is None or not self._is_stepping or self.opened.is_full or self.opened.must_roll:
             return
         if parse(name).kind in _ATTENDED or name == self.opened.layout.ledgers.path:
             self._is_stepping = False  # what the add itself changes is not attended
-            self.append(self._aside, 12)
+            with suppress(StoreError):  # another thread's add would be refused, and not the checkpoint fail
+                self.append(self._aside, 12)
             self._is_stepping = True
 
     # ── payloads ─────────────────────────────────────────────────────────────────────────────────────
@@ -241,9 +243,14 @@ class Sitting:
         self._next_ids[ledger.id] = entry_id + 1
         return entry_id
 
-    def take_back(self, ledger_id: int) -> None:
-        """What was refused has no id."""
-        self._next_ids.pop(ledger_id, None)
+    @contextmanager
+    def _adding(self, kind: str, ledger_id: int, *args: Value) -> Iterator[None]:
+        try:
+            with self._ctx.doing(kind, ledger_id, *args):
+                yield
+        except StoreError:
+            self._next_ids.pop(ledger_id, None)  # what was refused has no id
+            raise
 
     def _payload(self, ledger_id: int, entry_id: int, size: int) -> bytes:
         return b"%d.%d.%d." % (ledger_id, entry_id, next(self._numbers)) + b"x" * size

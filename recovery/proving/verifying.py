@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from recovery import founding
-from recovery.indexing import may_be_of, newest_named
+from recovery.indexing import may_be_of
 from recovery.leftovers import check_log
 from recovery.proving.opened import layout_of, place_of
 from recovery.proving.sitting import PASSWORDS
@@ -25,6 +25,7 @@ from storage.entrylog_reader import EntryLogReader, LogEntry, LogMap
 from storage.entrylog_scan import Hole
 from storage.errors import StoreError
 from storage.index import NoIndex
+from storage.lastmark import newest_named
 from storage.outcome import Damaged, Torn
 from storage.position import EntryLocation, LogPosition
 

@@ -182,7 +182,7 @@ def lost_index(root: Path, ctx: Ctx) -> None:
         first.request_checkpoint()
         with first.adding_aside(_ASIDE):
             for number in first.steps():
-                if number == 0:  # the checkpoint goes on to write down what this has killed
+                if number == 1:  # what this kills is in the log by now, and what is said of it is not
                     first.delete(22, _FIRST)
         first.append(8, 40)
     lose_index(root)

@@ -37,6 +37,7 @@ COMMANDS = {
     "explain": _Entry("recovery.shell.explain", "The bytes around an offset, field by field."),
     "rebuild-index": _Entry("recovery.shell.rebuild_index", "Make the index again from logs and journals."),
     "handover": _Entry("recovery.shell.handover", "Make a store ready for an Apache BookKeeper bookie."),
+    "crash": _Entry("recovery.shell.crash", "Crash a store in every way, and say what it lost."),
 }
 
 # BookieShell's names, for hands that know them.
@@ -117,7 +118,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: object) -> Non
 def cli() -> None:
     """Look into the files of a ledger store or of an Apache BookKeeper bookie.
 
-    Every command but demo, rebuild-index and handover opens files for reading only and works beside a live
+    Every command but demo, rebuild-index, handover and crash opens files for reading only and works beside a live
     writer. Rows go to stdout, everything else to stderr; --json and --ndjson print the same rows for
     programs.
 

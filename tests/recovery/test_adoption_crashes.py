@@ -14,9 +14,9 @@ from written_logs import Ground, entries
 from recovery.crashlab import LoseAll, RandomFate, SimulatedDisk, Stopped, Tearing, Verb
 from recovery.leftovers import check_logs
 from storage import filenames, lastmark, ledger_rows
-from storage.checkpoint import mark_of
 from storage.codec import journal as journal_codec
 from storage.codec.mark import Mark
+from storage.lastmark import mark_of
 from storage.position import JournalPosition
 from storage.registry import plain
 from storage.row import LedgerRow, Tombstone

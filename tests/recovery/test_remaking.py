@@ -11,10 +11,10 @@ from written_logs import Ground, entries
 
 from recovery.remaking import check_may_be_remade, remake
 from storage import filenames, lastmark, ledger_rows
-from storage.checkpoint import mark_of
 from storage.codec import mark as mark_codec
 from storage.errors import CorruptionError, NewerFormat, NotAStore
 from storage.index_state import IndexState
+from storage.lastmark import mark_of
 from storage.ledger_rows import LedgerRows
 from storage.position import JournalPosition
 from storage.registry import plain

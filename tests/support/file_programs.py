@@ -1,10 +1,13 @@
-"""Little programs that change files, for trying the killer itself."""
+"""Little programs that change files, for trying the recorder itself."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -12,10 +15,16 @@ from typing import TYPE_CHECKING
 import lmdb
 
 if TYPE_CHECKING:
-    from kill_server import Ack
+    from recovery.crashlab.history import Ctx
+
+PIECES_MAX = 1024
+"""Of a vectored write: the system's limit."""
 
 
-def every_call(root: Path, ack: Ack) -> None:
+# ── every call ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def every_call(root: Path, ctx: Ctx | None = None) -> None:
     """Each call that Python, or LMDB below it, can make to change a file or a name."""
     _every_write(root)
     _every_name(root)
@@ -55,16 +64,99 @@ def _every_name(root: Path) -> None:
     os.rmdir("directory/")  # noqa: PTH106 - a Path would drop the slash
 
 
-def speak_and_write(root: Path, ack: Ack) -> None:
-    """A line, a file, a line, a file, a line."""
-    ack("none")
+def write_ten_bytes(root: Path, ctx: Ctx, verb: str) -> None:
+    """One write of ten bytes by that call, which has to go on where it was cut short."""
+    ten, source = b"0123456789", os.open(root / "source", os.O_RDWR | os.O_CREAT)
+    os.write(source, ten)
+    os.lseek(source, 0, os.SEEK_SET)
+    file = os.open(root / "file", os.O_RDWR | os.O_CREAT)
+    pieces = [ten[:3], ten[3:7], ten[7:]]
+    calls = {
+        "write": lambda: os.write(file, ten),
+        "pwrite": lambda: os.pwrite(file, ten, 0),
+        "writev": lambda: os.writev(file, pieces),
+        "pwritev": lambda: os.pwritev(file, pieces, 0),
+        "sendfile": lambda: os.sendfile(file, source, 0, 10),
+        "copy_file_range": lambda: os.copy_file_range(source, file, 10, 0),
+    }
+    ctx.ack(ctx.invoke("wrote", calls[verb]()))
+
+
+def write_everywhere(root: Path, ctx: Ctx) -> None:
+    """Writes whose offsets are not what the caller says, or not said at all."""
+    with contextlib.ExitStack() as opened:
+
+        def file(name: str, flags: int) -> int:
+            fd = os.open(root / name, flags | os.O_RDWR | os.O_CREAT)
+            opened.callback(os.close, fd)
+            return fd
+
+        log = file("log", os.O_APPEND)
+        os.write(log, b"aaa")
+        os.pwrite(log, b"bb", 0)  # the system appends it all the same
+        again = file("log", os.O_APPEND)
+        os.write(again, b"c")
+        os.writev(log, [b"d", b"dd"])
+        plain = file("plain", 0)
+        os.lseek(plain, 5, os.SEEK_SET)
+        os.write(plain, b"12")
+        os.writev(plain, [b"3"] * PIECES_MAX)
+        os.pwritev(plain, [b"x", b"yz"], 1)
+        os.pwritev(plain, [b"end"], 0, os.RWF_APPEND if hasattr(os, "RWF_APPEND") else 0)
+        os.lseek(plain, 0, os.SEEK_SET)
+        target = file("target", 0)
+        os.lseek(target, 4, os.SEEK_SET)
+        os.sendfile(target, plain, 5, 3)
+        os.copy_file_range(plain, target, 2, 5, 20)
+        os.copy_file_range(plain, target, 2, 1)
+
+
+def write_durably(root: Path, ctx: Ctx) -> None:
+    """Writes that are durable when they return, and one that is not."""
+    for name, flags in (("d", os.O_DSYNC), ("s", os.O_SYNC), ("plain", 0)):
+        fd = os.open(root / name, flags | os.O_WRONLY | os.O_CREAT)
+        os.write(fd, b"1")
+        os.close(fd)
+    fd = os.open(root / "once", os.O_WRONLY | os.O_CREAT)
+    os.pwritev(fd, [b"1"], 0, os.RWF_DSYNC)
+
+
+def allocate(root: Path, ctx: Ctx) -> None:
+    """Every way to change a size."""
+    fd = os.open(root / "file", os.O_RDWR | os.O_CREAT)
+    os.posix_fallocate(fd, 10, 90)
+    os.write(fd, b"x" * 50)
+    os.ftruncate(fd, 20)
+    os.truncate(root / "file", 30)
+    os.close(os.open(root / "file", os.O_WRONLY | os.O_TRUNC))
+    os.close(os.open(root / "file", os.O_WRONLY | os.O_CREAT))  # it is there: nothing changes
+
+
+def name_nothing(root: Path, ctx: Ctx) -> None:
+    """Calls with names that cannot be: they fail as they do without the recorder."""
+    for attempt in (
+        lambda: os.open("", os.O_CREAT | os.O_WRONLY),
+        lambda: os.rename("", root / "file"),
+        lambda: os.mkdir(""),  # noqa: PTH102 - a Path is never empty
+        lambda: os.open(root / "absent" / "file", os.O_CREAT | os.O_WRONLY),
+    ):
+        with contextlib.suppress(FileNotFoundError):
+            attempt()
+
+
+# ── marks, threads, processes ───────────────────────────────────────────────────────────────────────────────
+
+
+def speak_and_write(root: Path, ctx: Ctx) -> None:
+    """A word, a file, a word, a file, a word."""
+    ctx.invoke("none")
     (root / "1").touch()
-    ack("one")
+    ctx.invoke("one")
     (root / "2").touch()
-    ack("two")
+    ctx.invoke("two")
 
 
-def write_in_threads(root: Path, ack: Ack) -> None:
+def write_in_threads(root: Path, ctx: Ctx) -> None:
     """Two hundred writes of four threads."""
 
     def write(number: int) -> None:
@@ -72,57 +164,117 @@ def write_in_threads(root: Path, ack: Ack) -> None:
             for _ in range(50):
                 file.write(b"x")
 
-    threads = [Thread(target=write, args=(number,)) for number in range(4)]
+    _in_threads(write)
+
+
+def create_in_threads(root: Path, ctx: Ctx) -> None:
+    """Four threads that all want to make the same files, and one of them does."""
+
+    def create(number: int) -> None:
+        for name in range(200):
+            fd = os.open(root / str(name), os.O_WRONLY | os.O_CREAT)
+            os.pwrite(fd, b"x", number)
+            os.close(fd)
+
+    _in_threads(create)
+
+
+def _in_threads(work: object) -> None:
+    threads = [Thread(target=work, args=(number,)) for number in range(4)]  # type: ignore[arg-type]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def fail(root: Path, ack: Ack) -> None:
-    """An exception after a line."""
-    ack("said")
+def write_in_forks(root: Path, ctx: Ctx) -> None:
+    """A child that is forked and goes on without a new program, between two calls of its parent."""
+    (root / "parent").touch()
+    child = os.fork()
+    if not child:
+        (root / "child").write_bytes(b"of the child")
+        ctx.invoke("of the child")
+        os._exit(0)
+    os.waitpid(child, 0)
+    (root / "behind").touch()
+
+
+SHELL = "printf 12345 > one; (printf 67 > two); printf 8 >> one; mv two three"
+"""A program of several processes."""
+
+
+def write_in_programs(root: Path) -> None:
+    """Programs of their own, one below the other; run by `python -c` with the recorder in its environment."""
+    (root / "before").touch()
+    # The marks are not handed on: their descriptor becomes another file there.
+    inner = "import os, sys; [os.write(os.open(str(n), os.O_CREAT | os.O_WRONLY), b'data') for n in range(9)]"
+    subprocess.run([sys.executable, "-c", inner], check=True, cwd=root)
+    subprocess.run(["/bin/sh", "-c", SHELL], check=True, cwd=root)
+    (root / "behind").touch()
+
+
+# ── programs that end badly ─────────────────────────────────────────────────────────────────────────────────
+
+
+def fail(root: Path, ctx: Ctx) -> None:
+    """An exception after a word."""
+    ctx.invoke("said")
     raise ValueError("on purpose")
 
 
-def hang(root: Path, ack: Ack) -> None:
+def hang(root: Path, ctx: Ctx) -> None:
     """Never ends."""
     signal.pause()
 
 
-def write_ten_bytes(root: Path, ack: Ack, verb: str) -> None:
-    """One write of ten bytes by that call."""
-    ten, source = b"0123456789", os.open(root / "source", os.O_RDWR | os.O_CREAT)
-    os.write(source, ten)
-    os.lseek(source, 0, os.SEEK_SET)
+# ── programs that meet errors ───────────────────────────────────────────────────────────────────────────────
+
+
+def note_errors(root: Path, ctx: Ctx) -> None:
+    """Three writes of ten bytes and their syncs; says for each what it came to."""
     file = os.open(root / "file", os.O_RDWR | os.O_CREAT)
-    if verb == "write":
-        os.write(file, ten)
-    elif verb == "pwrite":
-        os.pwrite(file, ten, 0)
-    elif verb == "writev":
-        os.writev(file, [ten[:3], ten[3:7], ten[7:]])
-    elif verb == "pwritev":
-        os.pwritev(file, [ten[:3], ten[3:7], ten[7:]], 0)
-    elif verb == "sendfile":
-        os.sendfile(file, source, 0, 10)
-    elif verb == "copy_file_range":
-        os.copy_file_range(source, file, 10, 0)
+    for number in range(3):
+        _note(ctx, "write", lambda at=10 * number: os.pwrite(file, b"0123456789", at))  # type: ignore[misc]
+        _note(ctx, "sync", lambda: os.fdatasync(file))
+    os.close(file)
 
 
-def write_elsewhere(root: Path, ack: Ack, elsewhere: str) -> None:
+def _note(ctx: Ctx, word: str, call: object) -> None:
+    try:
+        ctx.invoke(word, call())  # type: ignore[operator]
+    except OSError as error:
+        ctx.invoke(word, error.errno)
+
+
+def each_kind(root: Path, ctx: Ctx) -> None:
+    """One call of each kind that can be made to fail."""
+    os.chdir(root)
+    file = os.open("file", os.O_RDWR | os.O_CREAT)
+    os.write(file, b"data")
+    os.ftruncate(file, 2)
+    os.posix_fallocate(file, 0, 4)
+    os.fsync(file)
+    os.fdatasync(file)
+    os.link("file", "link")
+    os.rename("link", "other")
+    os.unlink("other")
+    os.mkdir("directory")  # noqa: PTH102
+    os.rmdir("directory")  # noqa: PTH106
+    os.symlink("file", "symbolic")  # noqa: PTH211
+
+
+# ── beside the root ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def write_elsewhere(root: Path, ctx: Ctx) -> None:
     """A file, not below the root, though its name begins like the root's."""
-    (Path(elsewhere) / "file").write_bytes(b"x")
+    Path(f"{root}-beside", "file").write_bytes(b"x")
 
 
-def remember_interruptions(root: Path, ack: Ack) -> bool:
-    """A recovery that shows for ever whether one before it was interrupted."""
-    if (root / "began").exists():
-        (root / "interrupted").touch()
-    (root / "began").touch()
-    (root / "began").unlink()
-    return (root / "interrupted").exists()
-
-
-def nothing(root: Path, ack: Ack) -> None:
-    """Nothing at all."""
+def cross_the_border(root: Path, ctx: Ctx) -> None:
+    """A file that comes from outside, and one that goes there."""
+    beside = Path(f"{root}-beside")
+    (beside / "came").write_bytes(b"x")
+    (beside / "came").rename(root / "came")
+    (root / "went").write_bytes(b"y")
+    (root / "went").rename(beside / "went")

@@ -138,7 +138,7 @@ def clean() -> LabNumbers:
     for layer in numbers.layers:
         layer.why = ""
         layer.table.get("*.log", {}).pop("silent", None)
-    counts = {"depth-2 images": 10_410, "recoveries cut": 812}
+    counts = {"states of depth 2": 10_410, "recoveries cut": 812}
     numbers.layers.append(LayerNumbers("nested", seconds=119.0, counts=counts, states_per_second=92.0))
     numbers.layers.append(_cuts())
     numbers.mutants = [one for one in numbers.mutants if one.found_by or one.proof]
@@ -193,17 +193,17 @@ def _layers() -> list[LayerNumbers]:
             Status.CUT_SHORT,
             "its share of the budget was over behind 3,102 of 10,400 images",
             60.0,
-            {"depth-2 images": 3_102},
+            {"states of depth 2": 3_102},
             51.7,
         ),
-        LayerNumbers("rot", seconds=31.7, counts={"mutants": 12_945}, states_per_second=408.4, table=rot),
+        LayerNumbers("rot", seconds=31.7, counts={"rot mutants": 12_945}, states_per_second=408.4, table=rot),
         LayerNumbers("cut", Status.NOT_RUN, "it needs root: loop devices cannot be set up here"),
     ]
 
 
 def _cuts() -> LayerNumbers:
     table = {"ext4": {"cuts": 610, "recovered": 610}, "xfs": {"cuts": 402, "recovered": 402}}
-    return LayerNumbers("cut", seconds=58.8, counts={"cuts": 1012}, states_per_second=17.2, table=table)
+    return LayerNumbers("cut", seconds=58.8, counts={"real cuts": 1012}, states_per_second=17.2, table=table)
 
 
 def _not_seen() -> WorkloadNumbers:

@@ -16,10 +16,11 @@ from little_store import LittleStore, Unsound
 from storage.posix_files import PosixDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from kill_server import Ack, Json
+    from recovery.crashlab.history import Ctx
+
+STREAM = "records"
 
 
 class IndexedStore(LittleStore):
@@ -103,54 +104,39 @@ STORES = {
 }
 
 
-# --- programs for the kill server ---------------------------------------------------------------------------
+# ── programs for the laboratory ─────────────────────────────────────────────────────────────────────────────
 
 
-def one_sitting(root: Path, ack: Ack, store: str = "IndexedStore") -> None:
+def one_sitting(root: Path, ctx: Ctx, store: str = "IndexedStore") -> None:
     """Two records around a checkpoint, in a new store."""
     with STORES[store](root) as opened:
-        _append(opened, ack, "a1")
+        _append(opened, ctx, "a1")
         opened.checkpoint()
-        _append(opened, ack, "a2")
+        _append(opened, ctx, "a2")
 
 
-def three_sittings(root: Path, ack: Ack, store: str = "IndexedStore") -> None:
+def three_sittings(root: Path, ctx: Ctx, store: str = "IndexedStore") -> None:
     """What comes after a clean close, too."""
     for names in (["a1", "a2", "a3"], ["b1", "b2"], ["c1", "c2", "c3", "c4"]):
         with STORES[store](root) as opened:
-            _append(opened, ack, names[0])
+            _append(opened, ctx, names[0])
             opened.checkpoint()
             for name in names[1:]:
-                _append(opened, ack, name)
+                _append(opened, ctx, name)
 
 
-def go_on(root: Path, ack: Ack, store: str = "IndexedStore") -> None:
+def go_on(root: Path, ctx: Ctx, store: str = "IndexedStore") -> None:
     """A record behind whatever is there."""
     with STORES[store](root) as opened:
-        _append(opened, ack, "later")
+        _append(opened, ctx, "later")
 
 
-def recover(root: Path, ack: Ack, store: str = "IndexedStore") -> list[str]:
-    """What a reader is shown; nothing may take it away again, so it is acknowledged."""
+def recover(root: Path, store: str = "IndexedStore") -> dict[tuple[str, str], bytes]:
+    """What a reader is shown: all records are one stream, each its own key."""
     with STORES[store](root) as opened:
-        shown = [record.decode() for record in opened.records]
-        for record in shown:
-            ack(f"done {record}")
-        return shown
+        return {(STREAM, record.decode(errors="replace")): record for record in opened.records}
 
 
-def contradiction(acks: Sequence[str], shown: Json) -> str:
-    """Why these records cannot be there after what was said, or nothing."""
-    asked = [line.removeprefix("asked ") for line in acks if line.startswith("asked ")]
-    done = {line.removeprefix("done ") for line in acks if line.startswith("done ")}
-    if lost := sorted(done - set(shown)):
-        return f"lost {lost}"
-    if [record for record in asked if record in shown] != shown:
-        return f"shows {shown}, where {asked} were asked for"
-    return ""
-
-
-def _append(store: IndexedStore, ack: Ack, name: str) -> None:
-    ack(f"asked {name}")
-    store.append(name.encode())
-    ack(f"done {name}")
+def _append(store: IndexedStore, ctx: Ctx, name: str) -> None:
+    with ctx.doing("add", STREAM, name, name.encode()):
+        store.append(name.encode())

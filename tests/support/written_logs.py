@@ -14,13 +14,13 @@ from recovery.crashlab import SimulatedDisk
 from recovery.founding import Layout
 from recovery.rebuild import Rebuilt, rebuild
 from storage import filenames
-from storage.checkpoint import mark_of
 from storage.codec import cookie as cookie_codec
 from storage.codec import entrylog as codec
 from storage.codec import mark as mark_codec
 from storage.codec.entry import IDS
 from storage.entry_logs import EntryLogs
 from storage.index_state import IndexState
+from storage.lastmark import mark_of
 from storage.ledger_rows import LedgerRows
 from storage.position import JournalPosition, LogPosition
 

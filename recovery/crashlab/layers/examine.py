@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from recovery.crashlab import rebuild, tape, tree
 from recovery.crashlab.layers.model import first_fates, moments, random_fates
 from recovery.crashlab.layers.task import Bench, Crash, Recording, Sighting
-from recovery.crashlab.minimise import Minimal, minimise
+from recovery.crashlab.minimise import minimise
 from recovery.crashlab.numbers import ViolationNumbers
 from recovery.crashlab.profile import kinder_than
 from recovery.crashlab.timeline import trace
-from recovery.crashlab.violation import Violation, write
+from recovery.crashlab.violation import VIOLATIONS, Violation, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ class ExamineTask:
 
     def _examined(self, bench: Bench, sighting: Sighting, count: int, name: str) -> ViolationNumbers:
         tapes = self._tapes(sighting)
-        lost: tuple[str, ...] = ()
+        lost: tuple[str, ...] | None = None
         kindest = ""
         if sighting.crashes and sighting.crashes[-1].survivors is not None:
             sighting, lost = _minimised(bench, sighting, tapes)
@@ -66,8 +66,8 @@ class ExamineTask:
             sighting.workload,
             sighting.at,
             kindest,
-            lost,
-            f"violations/{name}",
+            lost or (),
+            f"{VIOLATIONS}/{name}",
             count,
         )
         window = trace(tapes[-1], _index(sighting, tapes[-1]))
@@ -94,7 +94,7 @@ def _index(sighting: Sighting, events: list[Event]) -> int:
 
 def _minimised(
     bench: Bench, sighting: Sighting, tapes: list[list[Event]]
-) -> tuple[Sighting, tuple[str, ...]]:
+) -> tuple[Sighting, tuple[str, ...] | None]:
     """The same breach with as little lost as possible."""
     last = sighting.crashes[-1]
     platter = rebuild.before(sighting.crashes, tapes, bench.spec.profile, bench.ignored)
@@ -105,8 +105,9 @@ def _minimised(
         legal = bench.spec.profile.legal(pending, survivors)
         return _breach(bench, platter, legal, sighting) is not None
 
-    # A breach that needs the answer of a recovery before it is not seen by the oracles alone.
-    found = minimise(pending, last.survivors, shows) if shows(last.survivors) else Minimal(last.survivors, ())
+    if not shows(last.survivors):
+        return sighting, None  # it needs the answer of a recovery before it: the oracles alone do not see it
+    found = minimise(pending, last.survivors, shows)
     survivors = bench.spec.profile.legal(pending, found.survivors)
     breach = _breach(bench, platter, survivors, sighting) or sighting.breach
     smaller = replace(
@@ -146,13 +147,18 @@ def _shows_under(profile: Profile, bench: Bench, sighting: Sighting, recording: 
     return False
 
 
-def _cause(sighting: Sighting, lost: tuple[str, ...]) -> str:
-    """One line: what, where, and by losing what."""
+_AT_A_CALL = {"model": "power cut", "kill": "SIGKILL", "cut": ""}
+
+
+def _cause(sighting: Sighting, lost: tuple[str, ...] | None) -> str:
+    """One line: what, where, and by losing what; None where nothing was made smaller."""
     parts = [f"{sighting.breach}"]
-    if sighting.layer == "model":
-        parts.append(f"power cut {sighting.call}")
+    if sighting.layer in _AT_A_CALL:
+        parts.append(f"{_AT_A_CALL[sighting.layer] or sighting.how} {sighting.call}")
     else:
-        parts += [sighting.call, *([sighting.how] if sighting.how not in sighting.call else [])]
+        # Of a fate that was made smaller only what it loses is to be told.
+        how = sighting.how if lost is None else sighting.how.rpartition(", ")[0]
+        parts += [*([sighting.call] if sighting.call not in how else []), how]
     if lost:
         parts.append(f"lost: {'; '.join(lost)}")
     return re.sub(r"\s+", " ", " · ".join(part for part in parts if part))

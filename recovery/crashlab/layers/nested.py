@@ -57,6 +57,11 @@ class _Wreck:
     def depth(self) -> int:
         return len(self.crashes)
 
+    def is_broken(self, bench: Bench) -> bool:
+        """Whether something is wrong already, before the recovery of it is crashed."""
+        lay_out = partial(tree.lay_out, self.platter)
+        return bool(bench.judge.breaches_of(self.platter.image(), lay_out, self.moment.history))
+
 
 @dataclass(frozen=True)
 class NestedTask:
@@ -83,6 +88,9 @@ class NestedTask:
 
     def _nested(self, bench: Bench, wreck: _Wreck, draw: Random) -> Iterator[Message]:
         """A recovery of the wreck is recorded, and cut before each of its syncs and at its end."""
+        if wreck.is_broken(bench):
+            yield Counted({"broken by the first crash alone": 1})
+            return  # found by the model layer, or by the kill layer, and made smaller there
         root = bench.runner.root()
         try:
             nodes = tree.lay_out(wreck.platter, root)

@@ -117,7 +117,17 @@ class _Mutant:
             base = self._base
             breach = Breach(verdict.name, self._why(outcome))
             how, history = f"{self._damage}", base.history
-            yield Sighting("rot", base.workload, base.number, base.what, breach, how, self.image, history)
+            yield Sighting(
+                "rot",
+                base.workload,
+                base.number,
+                base.what,
+                breach,
+                how,
+                self.image,
+                history,
+                undamaged=base.tree,
+            )
 
     def _verdict(self, outcome: Outcome) -> Verdict:
         rule = self._bench.spec.rule(OpenSucceedsOrNamed) or OpenSucceedsOrNamed()

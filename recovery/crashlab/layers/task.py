@@ -6,6 +6,7 @@ that what is explored depends on the seed only, and not on who was faster.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from itertools import islice
@@ -109,13 +110,15 @@ class Sighting:
     tapes: tuple[bytes, ...] = ()
     """One for each crash, but for a first one that is the workload's, undisturbed."""
     orders: Orders | None = None
+    undamaged: Tree | None = None
+    """Of rot: the image without it."""
 
     @property
     def signature(self) -> tuple[str, ...]:
         """Sightings with the same one are most likely the same bug."""
-        words = self.call.split(" ")
-        place = " ".join("".join("#" if one.isdigit() else one for one in word) for word in words[1:3])
-        return self.breach.kind, self.layer, place
+        struck, _, place = self.call.partition(", ")  # "EIO at 7", "write a.log, 10 bytes at 3"
+        words = [*struck.split(" at ")[:1], *place.split(" ")[:2]]
+        return self.breach.kind, self.layer, re.sub(r"\d+", "#", " ".join(words))
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,14 +122,14 @@ def arm(root: Path, tape: Path, marks: int, orders: Orders) -> None:
     function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_Orders)]
     function.restype = None
     given = _Orders(orders.at, orders.action, orders.error, orders.last, orders.mask)
-    function(os.fsencode(root), os.fsencode(tape), marks, ctypes.byref(given))
+    function(os.path.realpath(os.fsencode(root)), os.fsencode(tape), marks, ctypes.byref(given))
 
 
 def environment(root: Path, tape: Path, marks: int, orders: Orders) -> dict[str, str]:
     """The same for a program of its own: variables that it must be started with."""
     return {
         "LD_PRELOAD": str(library()),
-        "CRASHLAB_ROOT": str(root),
+        "CRASHLAB_ROOT": os.path.realpath(root),  # calls are told by where they come out
         "CRASHLAB_TAPE": str(tape),
         "CRASHLAB_MARKS": str(marks),
         "CRASHLAB_AT": str(orders.at),

@@ -72,6 +72,7 @@ struct shared { pthread_mutex_t mutex; long count; int is_made; int short_error;
 
 static char root[PATH_MAX]; /* empty: not armed */
 static int tape = -1, marks = -1;
+static struct stat marks_file; /* a program that was started without them may use their descriptor for another file */
 static struct orders orders;
 static struct shared *shared;
 static __thread int depth;
@@ -103,6 +104,7 @@ void crashlab_arm(const char *new_root, const char *place, int new_marks, const 
     snprintf(beside, sizeof beside, "%s.shared", place);
     map_shared(beside);
     marks = new_marks;
+    if (syscall(SYS_newfstatat, marks, "", &marks_file, AT_EMPTY_PATH)) marks = -1;
     orders = *new_orders;
     snprintf(root, sizeof root, "%s", new_root); /* last: from here on it counts */
 }
@@ -140,6 +142,7 @@ static const char *path_of_fd(int fd, path_text into)
 static const char *path_at(int dir, const char *path, path_text into)
 {
     path_text whole;
+    if (!*path) return NULL;
     if (dir == AT_FDCWD || *path == '/') snprintf(whole, sizeof whole, "./%s" + (*path == '/' ? 2 : 0), path);
     else snprintf(whole, sizeof whole, "/proc/self/fd/%d/%s", dir, path);
     for (size_t end = strlen(whole); end > 1 && whole[end - 1] == '/';) whole[--end] = 0;
@@ -159,13 +162,13 @@ static void lock(void)
 
 static void put(struct header *h, const char *path, const char *target, const struct iovec *data, int n)
 {
-    struct iovec parts[IOV_MAX];
+    struct iovec parts[IOV_MAX + 3];
     int count = 3;
     h->path_size = strlen(path);
     h->target_size = strlen(target);
     h->data_size = 0;
     h->thread = syscall(SYS_gettid);
-    for (int i = 0; i < n && count < IOV_MAX; i++) {
+    for (int i = 0; i < n; i++) {
         h->data_size += data[i].iov_len;
         parts[count++] = data[i];
     }
@@ -173,7 +176,8 @@ static void put(struct header *h, const char *path, const char *target, const st
     parts[0] = (struct iovec){h, sizeof *h};
     parts[1] = (struct iovec){(void *)path, h->path_size};
     parts[2] = (struct iovec){(void *)target, h->target_size};
-    syscall(SYS_writev, tape, parts, count); /* in the kernel before the caller goes on: a kill takes none of it */
+    for (int i = 0; i < count; i += IOV_MAX) /* in the kernel before the caller goes on: a kill takes none of it */
+        syscall(SYS_writev, tape, parts + i, count - i < IOV_MAX ? count - i : IOV_MAX);
 }
 
 static void die(void)
@@ -205,10 +209,14 @@ static int action_at(long number, enum call call)
     return orders.action == FAIL && number <= orders.last && orders.fails >> call & 1 ? FAIL : NOTHING;
 }
 
-static void enter(struct visit *v, enum call call)
+static void leave_alone(void)
 {
-    lock();
-    depth++;
+    depth--;
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+static void begin(struct visit *v, enum call call) /* with the lock held */
+{
     v->is_counted = 1;
     v->h.call = call;
     v->h.number = ++shared->count;
@@ -220,6 +228,13 @@ static void enter(struct visit *v, enum call call)
     } else if (v->action == FAIL) v->h.error = orders.error;
     if (v->action == KILL_BEFORE) die();
     if (v->action == CUT) cut_power();
+}
+
+static void enter(struct visit *v, enum call call)
+{
+    lock();
+    depth++;
+    begin(v, call);
 }
 
 static void identify(struct visit *v, int fd)
@@ -267,8 +282,7 @@ static long refuse(struct visit *v)
 {
     v->h.flags |= INJECTED;
     put(&v->h, v->from, v->to, NULL, 0);
-    depth--;
-    pthread_mutex_unlock(&shared->mutex);
+    leave_alone();
     errno = v->h.error;
     return -1;
 }
@@ -281,8 +295,7 @@ static long leave_with(struct visit *v, long answer, const struct iovec *data, i
     if (v->action == SHORT) v->h.flags |= INJECTED, shared->short_error = orders.error;
     put(&v->h, v->from, v->to, data, answer < 0 ? 0 : n);
     if (v->action == KILL_MIDDLE || v->action == KILL_AFTER) die();
-    depth--;
-    pthread_mutex_unlock(&shared->mutex);
+    leave_alone();
     errno = error;
     return answer;
 }
@@ -303,6 +316,12 @@ static size_t total(const struct iovec *pieces, int n)
     return size;
 }
 
+static off_t end_of(int fd)
+{
+    struct stat found;
+    return syscall(SYS_newfstatat, fd, "", &found, AT_EMPTY_PATH) ? 0 : found.st_size;
+}
+
 static int cut_pieces(const struct iovec *pieces, int n, size_t left, struct iovec *into)
 {
     for (int i = 0; i < n; left -= into[i++].iov_len)
@@ -310,20 +329,26 @@ static int cut_pieces(const struct iovec *pieces, int n, size_t left, struct iov
     return n;
 }
 
-static long written(struct visit *v, int fd, off_t offset, long answer, const struct iovec *pieces, int n)
+static long written(struct visit *v, int fd, off_t offset, int flags, long answer, const struct iovec *pieces, int n)
 {
     struct iovec done[IOV_MAX];
     if (!v->is_counted) return answer;
     int modes = syscall(SYS_fcntl, fd, F_GETFL);
-    if (modes & O_DSYNC) v->h.flags |= DURABLE;
+    if (modes & O_DSYNC || flags & (RWF_DSYNC | RWF_SYNC)) v->h.flags |= DURABLE;
     if (answer < 0) return leave(v, answer);
-    if (offset < 0 || modes & O_APPEND) offset = syscall(SYS_lseek, fd, 0L, SEEK_CUR) - answer;
+    if (modes & O_APPEND || flags & RWF_APPEND) offset = end_of(fd) - answer; /* wherever a pwrite wanted it */
+    else if (offset < 0) offset = syscall(SYS_lseek, fd, 0L, SEEK_CUR) - answer;
     v->h.offset = offset;
     v->h.length = answer;
     return leave_with(v, answer, done, cut_pieces(pieces, n, answer, done));
 }
 
-static int is_mark(int fd) { return *root && fd == marks && !depth; }
+static int is_mark(int fd)
+{
+    struct stat found;
+    return *root && fd == marks && !depth && !syscall(SYS_newfstatat, fd, "", &found, AT_EMPTY_PATH) &&
+           found.st_ino == marks_file.st_ino && found.st_dev == marks_file.st_dev;
+}
 
 static long write_mark(const void *b, size_t size)
 {
@@ -336,18 +361,18 @@ static long write_mark(const void *b, size_t size)
     return answer;
 }
 
-#define WRITE_PIECES(offset, call, ...) {                                                                        \
+#define WRITE_PIECES(offset, flags, call, ...) {                                                                 \
     struct visit visit, *v = &visit;                                                                             \
     struct iovec now[IOV_MAX];                                                                                   \
     if (n < 0 || n > IOV_MAX) return errno = EINVAL, -1;                                                         \
     if (visit_fd(v, WRITE, fd) && v->action == FAIL) return v->h.length = total(p, n), refuse(v);                \
     cut_pieces(p, n, share(v, total(p, n)), now);                                                                \
-    return written(v, fd, offset, syscall(call, fd, now, n, ##__VA_ARGS__), p, n); }
+    return written(v, fd, offset, flags, syscall(call, fd, now, n, ##__VA_ARGS__), p, n); }
 
-ssize_t writev(int fd, const struct iovec *p, int n) WRITE_PIECES(-1, SYS_writev)
-ssize_t pwritev(int fd, const struct iovec *p, int n, off_t o) WRITE_PIECES(o, SYS_pwritev, o, 0L)
+ssize_t writev(int fd, const struct iovec *p, int n) WRITE_PIECES(-1, 0, SYS_writev)
+ssize_t pwritev(int fd, const struct iovec *p, int n, off_t o) WRITE_PIECES(o, 0, SYS_pwritev, o, 0L)
 ssize_t pwritev2(int fd, const struct iovec *p, int n, off_t o, int flags)
-    WRITE_PIECES(o, SYS_pwritev2, o, 0L, flags)
+    WRITE_PIECES(o, flags, SYS_pwritev2, o, 0L, flags)
 ssize_t write(int fd, const void *b, size_t size)
 {
     struct iovec piece = {(void *)b, size};
@@ -385,14 +410,14 @@ static long copied(struct visit *v, int fd, off_t offset, long answer)
 ssize_t sendfile(int fd, int in, off_t *o, size_t size)
 {
     struct visit v;
-    if (visit_fd(&v, WRITE, fd) && v.action == FAIL) return refuse(&v);
+    if (visit_fd(&v, WRITE, fd) && v.action == FAIL) return v.h.length = size, refuse(&v);
     return copied(&v, fd, -1, syscall(SYS_sendfile, fd, in, o, share(&v, size)));
 }
 ssize_t copy_file_range(int in, off64_t *from, int fd, off64_t *o, size_t size, unsigned flags)
 {
     struct visit v;
     off64_t start = o ? *o : -1;
-    if (visit_fd(&v, WRITE, fd) && v.action == FAIL) return refuse(&v);
+    if (visit_fd(&v, WRITE, fd) && v.action == FAIL) return v.h.length = size, refuse(&v);
     return copied(&v, fd, start, syscall(SYS_copy_file_range, in, from, fd, o, share(&v, size), flags));
 }
 
@@ -492,11 +517,16 @@ static int open_at(int dir, const char *path, int flags, mode_t mode)
 {
     struct visit v;
     struct stat found;
-    v.is_counted = 0;
-    if (!depth && flags & (O_CREAT | O_TRUNC) && !((flags & O_TMPFILE) == O_TMPFILE)) {
+    memset(&v.h, 0, sizeof v.h);
+    v.is_counted = 0, v.action = NOTHING, v.to = "";
+    if (*root && !depth && flags & (O_CREAT | O_TRUNC) && (flags & O_TMPFILE) != O_TMPFILE &&
+        (v.from = path_at(dir, path, v.from_text))) {
+        lock(); /* two may want to make the file: only one of them does */
+        depth++;
         int is_there = !syscall(SYS_newfstatat, dir, path, &found, 0);
-        if (!is_there && flags & O_CREAT) visit_path(&v, CREATE, dir, path);
-        else if (is_there && flags & O_TRUNC) visit_path(&v, TRUNCATE, dir, path);
+        if (!is_there && flags & O_CREAT) begin(&v, CREATE);
+        else if (is_there && flags & O_TRUNC) begin(&v, TRUNCATE);
+        else leave_alone();
     }
     if (v.is_counted && v.action == FAIL) return refuse(&v);
     int fd = syscall(SYS_openat, dir, path, flags, mode);

@@ -28,14 +28,15 @@ _HEADLINES = {
     "model": "distinct images",
     "kill": "kills",
     "errors": "error points",
-    "nested": "depth-2 images",
-    "rot": "mutants",
-    "cut": "cuts",
+    "nested": "states of depth 2",
+    "rot": "rot mutants",
+    "cut": "real cuts",
 }
 _IN_FULL = {
     "distinct images": "distinct crash images",
-    "mutants": "damaged stores",
-    "cuts": "real power cuts",
+    "states of depth 2": "crashed recoveries",
+    "rot mutants": "damaged stores",
+    "real cuts": "real power cuts",
 }
 """What the label of a number becomes where its layer is not named beside it."""
 

@@ -1,0 +1,55 @@
+"""LMDB with `sync=False`: a power cut leaves a tree whose pages are of different times.
+
+    ledgerstore crash run docs/examples/crashlab/lmdb_nosync.py:lab
+    python docs/examples/crashlab/lmdb_nosync.py
+
+`in_place` is the same with every commit synced, and made where it will stay, as everybody makes it. Its commits
+are safe; its first moment is not: LMDB writes its two meta pages and syncs them together with the first commit, and
+never syncs the directory. What the strict model says of it is worth a look before building on it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from recovery.crashlab import CrashLab, Ctx
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZE = 1 << 20
+
+
+def work(env: lmdb.Environment, ctx: Ctx) -> None:
+    for number in range(6):
+        key, tea = b"cup %d" % number, b"tea %d " % number * 300
+        with ctx.doing("add", key, tea), env.begin(write=True) as change:
+            change.put(key, tea)
+
+
+def unsynced(root: Path, ctx: Ctx) -> None:
+    with lmdb.open(str(root), map_size=SIZE, sync=False) as env:
+        work(env, ctx)
+
+
+def synced(root: Path, ctx: Ctx) -> None:
+    with lmdb.open(str(root), map_size=SIZE) as env:
+        work(env, ctx)
+
+
+def recover(root: Path) -> dict[bytes, bytes]:
+    with lmdb.open(str(root), map_size=SIZE) as env, env.begin() as look:
+        return dict(look.cursor())
+
+
+lab = CrashLab(unsynced, recover, ignore=["lock.mdb"], name="LMDB, sync=False")
+in_place = CrashLab(synced, recover, ignore=["lock.mdb"], name="LMDB, made in place")
+
+if __name__ == "__main__":
+    report = lab.run(layers=sys.argv[1:] or ["model"])
+    for violation in report.violations:
+        print(violation.cause)
+    sys.exit(1 if report.violations else 0)
