@@ -33,6 +33,7 @@ def journal_header(data: bytes) -> list[Field]:
         cursor.magic("written by us")
         cursor.checksum("over the header without these bytes")
         cursor.raw(8, "salt", "repeated in every seal of this file")
+        cursor.number(8, "filled until", "the file's size when it got its name; 0: nothing tells")
     cursor.zeros(cursor.left, "room up to the first record")
     return cursor.fields
 

@@ -94,6 +94,11 @@ class JournalReader:
         return self.header.salt if isinstance(self.header, codec.Header) else None
 
     @property
+    def has_lost_its_end(self) -> bool:
+        """Whether the file is shorter than it was before anything could be written to it."""
+        return isinstance(self.header, codec.Header) and self.size < self.header.filled_until
+
+    @property
     def records_start(self) -> int:
         return self.framing.size
 

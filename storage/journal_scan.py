@@ -66,7 +66,8 @@ class JournalScan:
     durable_up_to: JournalPosition | None = None
     """The largest `durable_up_to` of all valid seals, those behind the stop included; `None`: no seals."""
     proof_offset: int | None = None
-    """Behind the stop: where a valid seal's group, or in a bookie's journal a good entry, begins."""
+    """Behind the stop: where a valid seal's group, or in a bookie's journal a good entry, begins; or the place
+    where the file was cut off."""
 
     @property
     def is_sound(self) -> bool:
@@ -132,17 +133,24 @@ def _scan_groups(reader: JournalReader, verifier: EntryVerifier, start: int) -> 
     found = replace(sound.facts(unread), stop=stop)
     if isinstance(stop, EndOfData):
         # Behind the header's padding no group may have begun: its place is reached all the same.
-        return replace(found, end=max(found.end, min(stop.offset, reader.size)))
-    found = replace(found, kept=_keep(reader, verifier, found.end))
-    for stored in reader.seals_behind(found.end):
-        found = _with_seal_behind(found, stored)
-    # Where no seal confirms the header, it may not be this file's.
-    stranger = reader.stranger_behind(start) if found.durable_up_to is None else None
-    return found if stranger is None else _with_stranger(found, stranger)
+        found = replace(found, end=max(found.end, min(stop.offset, reader.size)))
+    else:
+        found = replace(found, kept=_keep(reader, verifier, found.end))
+        for stored in reader.seals_behind(found.end):
+            found = _with_seal_behind(found, stored)
+    return _against_header(found, reader)
 
 
-def _with_stranger(found: JournalScan, stranger: Seal) -> JournalScan:
-    return replace(found, stop=Damaged(0, Flaw.OTHER_HEADER), proof_offset=stranger.group_start)
+def _against_header(found: JournalScan, reader: JournalReader) -> JournalScan:
+    """With what only the header tells of the file, and what tells that it is not this file's."""
+    if found.durable_up_to is None and not found.is_sound:
+        # Only where no seal has confirmed the header.
+        stranger = reader.stranger_behind(found.start)
+        if stranger is not None:
+            return replace(found, stop=Damaged(0, Flaw.OTHER_HEADER), proof_offset=stranger.group_start)
+    if reader.has_lost_its_end and not isinstance(found.stop, Damaged):
+        return replace(found, stop=Torn(reader.size, Flaw.FILE_CUT), proof_offset=reader.size)
+    return found
 
 
 def _sound_groups(reader: JournalReader, start: int, end: int) -> tuple[_Sound, Stop]:

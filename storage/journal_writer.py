@@ -6,7 +6,6 @@ fill that fails could otherwise take a group's pages with it, and tell only the 
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,13 +56,7 @@ class JournalDraft:
         draft = filenames.draft(self._name)
         if draft in directory.names():
             directory.remove(draft)
-        header = codec.encode_header(codec.Header(codec.VERSION_MAX, salt))
-        # On a full disk each add tries again: a descriptor lost each time would in the end stop the store.
-        with ExitStack() as unless_begun:
-            self._file: WriteFile = directory.create(draft)
-            unless_begun.callback(self._file.close)
-            self._file.write(0, [header, seal_codec.header_padding(alignment)])
-            unless_begun.pop_all()
+        self._file = directory.create(draft)
         self._start = self.filled_until = seal_codec.first_group_start(alignment)
 
     @property
@@ -71,7 +64,9 @@ class JournalDraft:
         return self.filled_until - self._start
 
     def fill(self, size: int) -> None:
-        """Adds zeros; they count when they are durable."""
+        """Adds zeros; they count when they are durable, and with them the header that says how far they go."""
+        header = codec.Header(codec.VERSION_MAX, self._salt, self.filled_until + size)
+        self._file.write(0, [codec.encode_header(header), seal_codec.header_padding(self._alignment)])
         self._file.zero_fill(self.filled_until, size)
         self._file.sync()
         self.filled_until += size

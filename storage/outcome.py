@@ -51,6 +51,7 @@ class Flaw(enum.Enum):
 
     # seals
     OTHER_PLACE = "written for another place"
+    FILE_CUT = "the file has lost its end"
     OTHER_HEADER = "header and groups are of different journals"
     SEAL_MISSING = "the group has no seal"
     SEAL_ORDER = "a seal out of sequence"

@@ -7,8 +7,10 @@ import selectors
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import IO, TYPE_CHECKING, Self
 
 import cloudpickle
@@ -19,7 +21,7 @@ from recovery.crashlab.worker import Failed, Over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import ModuleType, TracebackType
+    from types import TracebackType
 
     from recovery.crashlab.layers.task import Message, Task
     from recovery.crashlab.spec import Spec
@@ -117,27 +119,37 @@ class _Worker:
 @contextmanager
 def _by_value(spec: Spec) -> Iterator[None]:
     """Functions of modules that a worker could not import go there as code: tests, notebooks, scripts."""
-    programs = [*spec.workloads.values(), spec.recover, *spec.asked]
-    functions = [
-        getattr(one, "go_on", None) or getattr(one, "verify", None) or getattr(one, "check", one)
-        for one in programs
-    ]
-    modules = {
-        name
-        for one in functions
-        if (name := getattr(one, "__module__", None)) and not isinstance(one, Command)
-    }
-    registered: list[ModuleType] = []
-    for name in sorted(modules - {"__main__"}):
-        module = sys.modules.get(name)
-        if module is not None and not _is_importable(name):
-            cloudpickle.register_pickle_by_value(module)
-            registered.append(module)
+    registered = list(_not_importable(_modules(spec)))
+    for module in registered:
+        cloudpickle.register_pickle_by_value(module)
     try:
         yield
     finally:
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def _modules(spec: Spec) -> set[str]:
+    """The names of the modules in which the programs are."""
+    programs = [*spec.workloads.values(), spec.recover, *spec.asked, spec.fields]
+    functions = [
+        getattr(one, "go_on", None) or getattr(one, "verify", None) or getattr(one, "check", one)
+        for one in programs
+    ]
+    names = {
+        getattr(one.func if isinstance(one, partial) else one, "__module__", None)
+        for one in functions
+        if not isinstance(one, Command)
+    }
+    return {name for name in names if name} - {"__main__"}
+
+
+def _not_importable(names: set[str]) -> Iterator[ModuleType]:
+    """Those that a worker could not import, and what they may have got from beside them."""
+    tops = {name.partition(".")[0] for name in names if name in sys.modules and not _is_importable(name)}
+    for name, module in sorted(sys.modules.items()):
+        if name.partition(".")[0] in tops and isinstance(module, ModuleType) and not _is_importable(name):
+            yield module
 
 
 def _is_importable(name: str) -> bool:

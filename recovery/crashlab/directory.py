@@ -71,7 +71,7 @@ class SimulatedDirectory:
             return
         if taken is not None:
             raise system_error(errno.EEXIST, self.path)
-        operation = self._machine.attempt(Verb.MAKE, self.path)
+        operation = self._machine.attempt(Verb.MAKE, self.path, platter.next_number)
         self._machine.perform(operation, lambda _: platter.add_directory(parent, name))
 
     def open(self, name: str) -> ReadFile:
@@ -84,7 +84,7 @@ class SimulatedDirectory:
         platter, number, seen = self._names()
         if name in seen:
             raise system_error(errno.EEXIST, self._at(name))
-        operation = self._machine.attempt(Verb.CREATE, self._at(name))
+        operation = self._machine.attempt(Verb.CREATE, self._at(name), platter.next_number)
         self._machine.perform(operation, lambda _: platter.add_file(number, name))
         return SimulatedWriteFile(self._machine, platter.directories[number].seen[name], self._at(name))
 
@@ -123,7 +123,8 @@ class SimulatedDirectory:
                 platter.add_file(number, name)
             self._machine.locked.add(platter.directories[number].seen[name])
 
-        self._machine.perform(self._machine.attempt(Verb.LOCK, self._at(name)), take)
+        node = seen.get(name, platter.next_number)
+        self._machine.perform(self._machine.attempt(Verb.LOCK, self._at(name), node), take)
         return SimulatedLock(self._machine, platter.directories[number].seen[name], self._at(name))
 
 

@@ -13,6 +13,7 @@ from recovery.crashlab.oracles import (
     ContinueAfterRecovery,
     FsckClean,
     Idempotent,
+    added_by,
     name,
 )
 from recovery.crashlab.outcome import Answered, Died, Hung, Outcome
@@ -21,7 +22,7 @@ from recovery.crashlab.shown import as_shown
 from recovery.crashlab.tree import write_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from recovery.crashlab.history import History
@@ -204,7 +205,8 @@ class Judge:
         rule = self._spec.rule(FsckClean)
         if rule is None or draw % rule.every:
             return
-        said = hands.recover(rule.verify, root)
+        is_command = isinstance(rule.verify, Command)
+        said = hands.recover(rule.verify if is_command else partial(_lines, rule.verify), root)
         if wrong := trouble(said):
             yield Breach(wrong.kind, f"{wrong.what}, verifying")
         elif isinstance(said, Answered) and said.answer:
@@ -224,15 +226,22 @@ def _programs(spec: Spec) -> Iterator[Program]:
             yield getattr(rule, program)
 
 
+def _lines(verify: Callable[..., Iterable[str]], root: Path) -> list[str]:
+    """What a verifier says, all of it; it may be a generator, which lives in its process alone."""
+    said = verify(root) or ()
+    return [said] if isinstance(said, str) else [f"{line}" for line in said]
+
+
 def _gone(first: Outcome, went_on: Run, later: Outcome) -> Iterator[Breach]:
     """What a reader was shown, and nobody has deleted since, must still be shown."""
     assert isinstance(first, Answered)
     assert isinstance(later, Answered)
     before, after = as_shown(first.answer).entries, as_shown(later.answer).entries
-    touched = [op.args for op in went_on.history.of("delete", "add", "add_all")]
+    added = {key for op in went_on.history.of("add", "add_all") for key, _ in added_by(op)}
+    deleted = [op.args for op in went_on.history.of("delete")]
 
     def is_touched(key: Key) -> bool:
-        return any(key[: len(args)] == args or key == args[:-1] for args in touched)
+        return key in added or any(key[: len(args)] == args for args in deleted)
 
     for key, value in before.items():
         if after.get(key) != value and not is_touched(key):

@@ -69,9 +69,12 @@ class LabReport:
         return self.numbers.violations
 
     def assert_ok(self) -> None:
-        """Raises `AssertionError` with the cause of each violation, if there is any."""
-        if self.violations:
-            causes = "\n".join(f"  {violation.cause}" for violation in self.violations)
+        """Raises `AssertionError` with the cause of each violation, and with all that was not covered."""
+        __tracebackhide__ = True  # pytest shows the test, not us
+        wrong = [violation.cause for violation in self.violations]
+        wrong += [f"not covered: {what}" for what in self.numbers.uncovered]
+        if wrong:
+            causes = "\n".join(f"  {cause}" for cause in wrong)
             where = f"\nwritten to {self.out}" if self.out else ""
             raise AssertionError(f"{len(self.violations)} violations:\n{causes}{where}")
 
@@ -126,7 +129,7 @@ class CrashLab:
         its list once. Whatever could not run, or not to its end, says so in the numbers. `LabError` when
         nothing can be told at all: no compiler, a workload that fails without a crash.
         """
-        _check_able()
+        check_able()
         chosen = _chosen(layers)
         session = _Session(self.spec, seconds_of(budget), jobs or os.cpu_count() or 1, progress)
         with TemporaryDirectory(prefix="crashlab-tapes-") as tapes:
@@ -143,7 +146,8 @@ class CrashLab:
         return lab
 
 
-def _check_able() -> None:
+def check_able() -> None:
+    """Raises `LabError` where no store can be crashed, because nothing can be recorded here."""
     if why := preload.why_not():
         raise LabError(why)
     try:
@@ -253,6 +257,7 @@ class _Session:
         numbers.states_per_second = round(_rate(over), 1)
         if not numbers.counts.get(layer.counts):
             ear.uncovered.append("nothing was tried" + (", there was no time" if until is not None else ""))
+        ear.uncovered += [f"not covered: {what}" for what in self.numbers.uncovered]
         if ear.uncovered:
             numbers.status, numbers.why = Status.CUT_SHORT, "; ".join(dict.fromkeys(ear.uncovered))
 

@@ -121,6 +121,11 @@ class LabNumbers:
     mutants: list[MutantNumbers] = field(default_factory=list)
     """Of a mutation run; empty where none is known."""
 
+    @property
+    def uncovered(self) -> list[str]:
+        """What of the workloads nobody can speak of, since the recorder has not seen it."""
+        return [f"{one.name}: {what}" for one in self.workloads for what in one.uncovered]
+
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
 

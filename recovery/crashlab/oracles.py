@@ -155,7 +155,7 @@ class NoFabrication:
                 yield Breach("FABRICATED", f"{name(key)} shows {shortly(value)}; nobody added it")
             elif value not in [write.value for write in written[key]]:
                 yield Breach("FABRICATED", f"{name(key)} shows {shortly(value)}, which it never was")
-            elif value not in (possible := _possible(written[key])) and possible != [ABSENT]:
+            elif value not in (possible := _possible(written[key])) and set(possible) != {ABSENT}:
                 yield Breach("STALE", f"{name(key)} shows {shortly(value)}, not {shortly(possible[-1])}")
 
 

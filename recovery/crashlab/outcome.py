@@ -23,7 +23,9 @@ class Answered:
         if not isinstance(self.answer, Shown) and not shown.entries:
             return f"answered {shortly(self.answer)}"
         unreadable = sum(isinstance(value, Unreadable) for value in shown.entries.values())
-        return f"showed {len(shown.entries)} entries" + (f", {unreadable} unreadable" if unreadable else "")
+        count = len(shown.entries)
+        entries = "entry" if count == 1 else "entries"
+        return f"showed {count} {entries}" + (f", {unreadable} unreadable" if unreadable else "")
 
 
 @dataclass(frozen=True, slots=True)

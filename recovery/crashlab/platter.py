@@ -135,6 +135,11 @@ class Platter:
             move for move in self._moves if not {move.came.directory, move.went.directory} & synced
         ]
 
+    @property
+    def next_number(self) -> int:
+        """What the next file or directory will be called."""
+        return self._next
+
     def _take_number(self) -> int:
         number, self._next = self._next, self._next + 1
         self._own.add(number)

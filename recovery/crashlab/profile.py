@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recovery.crashlab.fates import NEWEST, REACHED
-from recovery.crashlab.pending import Head, Tail
+from recovery.crashlab.pending import Head, Tail, Version
 
 if TYPE_CHECKING:
     from recovery.crashlab.pending import Pending, Survivors
@@ -62,8 +62,12 @@ def _keep_grown_files_whole(pending: Pending, survivors: Survivors) -> None:
         lost = next((index for index, unit in enumerate(sectors) if unit not in survivors), len(sectors))
         for unit in sectors[lost:]:
             survivors.pop(unit, None)
-        if lost < len(sectors) and growth in survivors:
+        if growth not in survivors:
+            continue
+        if lost < len(sectors):
             survivors[growth] = REACHED
+        # A size is there with the bytes that led to it: no older version of them, which may be shorter.
+        survivors.update((unit, NEWEST) for unit in sectors[:lost] if isinstance(survivors[unit], Version))
 
 
 PROFILES = {

@@ -30,15 +30,10 @@ PASSWORDS = (b"", b"first", b"second")
 """Those that ledgers are made with, one after the other; a ledger that is made again has another."""
 
 # What a checkpoint alone changes, and with no lock held that an add of a plain ledger takes.
-_ATTENDED = frozenset(
-    {
-        FileKind.ENTRY_LOG,
-        FileKind.ENTRY_LOG_DRAFT,
-        FileKind.LAST_MARK,
-        FileKind.LAST_MARK_DRAFT,
-        FileKind.JOURNAL,
-    }
-)
+_ATTENDED = frozenset({FileKind.ENTRY_LOG, FileKind.ENTRY_LOG_DRAFT, FileKind.JOURNAL})
+
+# And what it changes under the one lock that such an add takes only with a new journal.
+_OF_THE_MARK = frozenset({FileKind.LAST_MARK, FileKind.LAST_MARK_DRAFT})
 
 
 class Sitting:
@@ -221,9 +216,13 @@ class Sitting:
 
     def _meanwhile(self, name: str) -> None:
         # A turn of the foreground must not be entered from within itself.
-        if self._aside is None or not self._is_stepping or self.opened.is_full or self.opened.must_roll:
+        if self._aside is None or not self._is_stepping or self.opened.is_full:
             return
-        if parse(name).kind in _ATTENDED or name == self.opened.layout.ledgers.path:
+        kind = parse(name).kind
+        may_be_the_mark_s = kind in _OF_THE_MARK or name == self.opened.layout.ledgers.path
+        if may_be_the_mark_s and self.opened.must_roll:
+            return  # another thread would wait until the mark is stored
+        if kind in _ATTENDED or may_be_the_mark_s:
             self._is_stepping = False  # what the add itself changes is not attended
             with suppress(StoreError):  # another thread's add would be refused, and not the checkpoint fail
                 self.append(self._aside, 12)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from recovery.crashlab.lab import CrashLab
 
+_DEFAULTS = {"seed": 1, "profile": "posix-strict"}
 OURS = "recovery.proving.lab:ledgerstore_lab"
 
 
@@ -80,9 +81,12 @@ def _made(text: str, found: Any, given: dict[str, Any]) -> Any:
     """What a function returns; it is told the seed and the profile if it takes them."""
     if not inspect.isroutine(found):
         return found
-    takes = inspect.signature(found).parameters
+    wanted = {}
+    for name, parameter in inspect.signature(found).parameters.items():
+        if name in given and (given[name] is not None or parameter.default is parameter.empty):
+            wanted[name] = _DEFAULTS[name] if given[name] is None else given[name]
     try:
-        return found(**{name: value for name, value in given.items() if name in takes and value is not None})
+        return found(**wanted)
     except Exception as error:
         raise _broken(text, error) from error
 

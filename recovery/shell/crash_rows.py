@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from recovery.crashlab.numbers import Status
 from recovery.crashlab.report import figures
-from recovery.crashlab.report.wording import line
-from recovery.shell.columns import Column, Tone, numbers
+from recovery.crashlab.report.wording import counted, line
+from recovery.shell.columns import Align, Column, Tone, numbers
 from recovery.shell.entry_cells import free_text
 
 if TYPE_CHECKING:
@@ -22,19 +22,18 @@ _CAUSES_MAX = 10
 
 
 def _grouped(row: Mapping[str, Cell], name: str) -> str:
-    return f"{row[name]:,}"
+    return "-" if row[name] is None else f"{row[name]:,}"
 
 
 COLUMNS = [
     Column("layer"),
     Column("status"),
-    numbers("tried"),
+    Column("tried", Align.RIGHT, text=_grouped),
     Column("of_what"),
     numbers("violations"),
     numbers("seconds", rank=1),
     Column("why", text=free_text),
 ]
-COLUMNS[2] = Column("tried", COLUMNS[2].align, text=_grouped)
 
 
 def rows(run: LabNumbers) -> Iterator[Row]:
@@ -49,10 +48,10 @@ def _row(layer: LayerNumbers, violations: int) -> Row:
     row: Row = {
         "layer": layer.name,
         "status": str(layer.status) if is_complete else layer.status.upper(),
-        "tried": tried,
+        "tried": None if layer.status is Status.NOT_RUN else tried,
         "of_what": of_what,
-        "violations": violations,
-        "seconds": layer.seconds,
+        "violations": None if layer.status is Status.NOT_RUN else violations,
+        "seconds": None if layer.status is Status.NOT_RUN else layer.seconds,
         "why": layer.why or None,
     }
     if violations:
@@ -96,4 +95,6 @@ def _not_complete(run: LabNumbers) -> dict[str, list[str]]:
     for layer in figures.layers(run):
         if layer.status is not Status.COMPLETE and layer.why != NOT_WANTED:
             found.setdefault(layer.status.value, []).append(layer.name)
+    if run.uncovered:
+        found["not covered"] = [counted(len(run.uncovered), "file")]
     return found

@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from recovery.crashlab.numbers import LabNumbers
 
 OUT = "crash-report"
+PRINTED = "printed.txt"
+"""What the store's processes said on their own account, among a thousand crashes."""
+
+_LAST_WORDS = 20
+_NAMES = "model, kill, errors, nested, rot, cut"
 
 
 @click.command()
 @click.argument("lab", metavar="[LAB]", default=crash_labs.OURS)
-@click.option("--layers", metavar="NAME,…", help="Only these: model, kill, errors, nested, rot, cut.")
+@click.option("--layers", metavar="NAME,…", help=f"Only these: {_NAMES}.")
 @click.option("--budget", metavar="TIME", help="The time that they share, such as 90s, 10m or 8h.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="So many processes.  [default: CPUs]")
 @click.option("--profile", metavar="NAME", help="What a power cut may do.  [default: the LAB's]")
@@ -63,7 +68,8 @@ def command(
 
     The report and a directory for each violation are written to DIR; those of an earlier run are replaced.
     A profile is ext4-ordered, sector-4k, posix-strict, nvm-64 or lying-disk. A layer that was asked for with
-    --layers and cannot run here is a job not done: exit code 3.
+    --layers and cannot run here is a job not done, and so is a file whose changes were not all seen: exit
+    code 3.
 
     \b
     Examples:
@@ -91,7 +97,7 @@ def _layers(text: str | None) -> list[str] | None:
     unknown = [name for name in names if name not in LAYERS]
     if unknown or not names:
         what = f"no layer {', '.join(unknown)}" if unknown else "no layer is named"
-        raise click.BadParameter(f"{what}: there are {', '.join(sorted(LAYERS))}", param_hint="--layers")
+        raise click.BadParameter(f"{what}: there are {_NAMES}", param_hint="--layers")
     return names
 
 
@@ -128,17 +134,24 @@ def _run(
     lab: CrashLab, layers: list[str] | None, seconds: float | None, jobs: int | None, out: Path
 ) -> LabNumbers:
     from recovery.crashlab.crew import LabError
+    from recovery.shell.aside import Aside
     from recovery.shell.crash_watch import CrashWatch
 
-    with CrashWatch() as watch, _ended_as_if_interrupted():
-        try:
-            return lab.run(layers, seconds, jobs=jobs, out=out, progress=watch).numbers
-        except LabError as error:
-            raise CannotDo(str(error)) from error
-        except KeyboardInterrupt:
-            watch.__exit__()
-            say(f"crash: interrupted; violations so far: {watch.violations}; nothing is written")
-            raise
+    aside = Aside()
+    watch = CrashWatch(aside.terminal)
+    try:
+        with _ended_as_if_interrupted(), aside, watch:
+            run = lab.run(layers, seconds, jobs=jobs, out=out, progress=watch).numbers
+    except LabError as error:
+        for words in aside.last(_LAST_WORDS):
+            say(words)
+        raise CannotDo(str(error)) from error
+    except KeyboardInterrupt:
+        say(f"crash: interrupted; violations so far: {watch.violations}; nothing is written")
+        raise
+    if aside.keep(out / PRINTED):
+        say(f"printed meanwhile: {out / PRINTED}")
+    return run
 
 
 @contextmanager
@@ -182,4 +195,5 @@ def _exit(run: LabNumbers, asked: list[str]) -> Exit:
         return Exit.FINDINGS
     not_run = [layer for layer in run.layers if layer.status is Status.NOT_RUN]
     is_undone = any(layer.name in asked for layer in not_run) or len(not_run) == len(run.layers)
-    return Exit.FAILED if is_undone else Exit.CLEAN
+    # What nobody has seen is not clean.
+    return Exit.FAILED if is_undone or run.uncovered else Exit.CLEAN

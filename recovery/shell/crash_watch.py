@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -21,8 +20,9 @@ _WORDS = {"record": "recording the workloads", "examine": "making the violations
 class CrashWatch:
     """Called by the laboratory some times a second."""
 
-    def __init__(self) -> None:
-        self._seen = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self._seen = terminal.isatty() and os.environ.get("TERM") != "dumb"
         self._next = 0.0
         self._live: Live | None = None
         self._stages: dict[str, Progress] = {}
@@ -44,15 +44,15 @@ class CrashWatch:
 
     def _show(self, now: Progress) -> None:
         if self._live is None:
-            self._live = _start()
+            self._live = _start(self._terminal)
         self._live.update(_table(list(self._stages.values()), now), refresh=True)
 
 
-def _start() -> Live:
+def _start(terminal: TextIO) -> Live:
     from rich.console import Console
     from rich.live import Live
 
-    live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True)
+    live = Live(console=Console(file=terminal, highlight=False), auto_refresh=False, transient=True)
     live.start()
     return live
 

@@ -1,15 +1,15 @@
 """A journal's header and records.
 
-    header   0    4         8      12      16     24          512
-             ├────┼─────────┼──────┼───────┼──────┼───────────┤
-             │BKLG│ version │ LSSL │ crc   │ salt │ zeros …   │   versions 5 and 6; 2 to 4 end at byte 8
-             └────┴─────────┴──────┴───────┴──────┴───────────┘   version 1 has no header
+    header   0    4         8      12      16     24       32          512
+             ├────┼─────────┼──────┼───────┼──────┼────────┼───────────┤
+             │BKLG│ version │ LSSL │ crc   │ salt │ filled │ zeros …   │   versions 5 and 6; 2 to 4 end at 8
+             └────┴─────────┴──────┴───────┴──────┴────────┴───────────┘   version 1 has no header
 
     record   ├ length i32 ┼ body: length bytes ┤                  an entry, or by its (negative) entry id
                                                                   a master key, a fence, an explicit LAC
     padding  ├ -0x100 i32 ┼ n i32 ┼ n bytes    ┤                  versions 5 and 6; content is free
 
-Bytes 8 to 23 are ours; a bookie leaves them zero and ignores them. The crc is CRC-32C over the 512 bytes
+Bytes 8 to 31 are ours; a bookie leaves them zero and ignores them. The crc is CRC-32C over the 512 bytes
 without the crc itself. Zeros, or the end of the file, where a length should be: end of data.
 """
 
@@ -48,7 +48,7 @@ BODY_SIZE_MIN = IDS.size
 _LENGTH = struct.Struct(">i")
 _TWO_LENGTHS = struct.Struct(">ii")
 _PREFIX = struct.Struct(">4si")
-_OURS = struct.Struct(">4sIQ")
+_OURS = struct.Struct(">4sIQQ")
 _OURS_END = PREFIX_SIZE + _OURS.size
 _SPECIAL = struct.Struct(">qqi")
 
@@ -61,6 +61,8 @@ class Header:
 
     version: int
     salt: int | None = None
+    filled_until: int = 0
+    """How long the file was when it got its name, and a shorter one has lost its end; 0: nothing tells."""
 
     @property
     def size(self) -> int:
@@ -153,8 +155,9 @@ def encode_header(header: Header) -> bytes:
         return prefix
     if header.salt is None:
         return prefix.ljust(HEADER_SIZE_MAX, b"\0")
-    plain = (prefix + _OURS.pack(OUR_MAGIC, 0, header.salt)).ljust(HEADER_SIZE_MAX, b"\0")
-    return prefix + _OURS.pack(OUR_MAGIC, _header_checksum(plain), header.salt) + plain[_OURS_END:]
+    rest = header.salt, header.filled_until
+    plain = (prefix + _OURS.pack(OUR_MAGIC, 0, *rest)).ljust(HEADER_SIZE_MAX, b"\0")
+    return prefix + _OURS.pack(OUR_MAGIC, _header_checksum(plain), *rest) + plain[_OURS_END:]
 
 
 def decode_header(head: Buffer) -> Header | Void | Damaged:
@@ -177,14 +180,14 @@ def decode_header(head: Buffer) -> Header | Void | Damaged:
 
 
 def _decode_long_header(head: bytes, version: int) -> Header | Damaged:
-    ours, checksum, salt = _OURS.unpack_from(head, PREFIX_SIZE)
+    ours, checksum, salt, filled_until = _OURS.unpack_from(head, PREFIX_SIZE)
     # The checksum first: a flipped bit in the version must not be taken for a newer format.
     if ours == OUR_MAGIC and checksum != _header_checksum(head):
         return Damaged(0, Flaw.CHECKSUM)
     if version not in (5, 6):
         return _bad_version(version)
     if ours == OUR_MAGIC:
-        return Header(version, salt)
+        return Header(version, salt, filled_until)
     if any(head[PREFIX_SIZE:]):
         return Damaged(PREFIX_SIZE, Flaw.HEADER_FILL)
     return Header(version)

@@ -3,8 +3,8 @@
     ledgerstore crash run docs/examples/crashlab/in_c.py:lab
     python docs/examples/crashlab/in_c.py
 
-The program makes its marks on the descriptor that CRASHLAB_MARKS names, one line of JSON each, and prints what it
-shows as JSON. `forgetful` is the same source without its syncs.
+The program makes its marks on the descriptor that CRASHLAB_MARKS names, one line of JSON each, and prints
+what it shows as JSON. `forgetful` is the same source without its syncs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parent / "cups.c"
 
 
 def built(*flags: str) -> str:
-    """The program, beside nothing else in a directory of its own."""
+    """The program, in a directory of its own."""
     if not shutil.which("cc"):
         raise LabError("there is no C compiler (cc) to build the store with")
     program = Path(tempfile.mkdtemp(prefix="cups-")) / "cups"
@@ -37,11 +37,16 @@ def in_the_lab(program: str, name: str) -> CrashLab:
     )
 
 
-lab = in_the_lab(built(), "a log in C")
-forgetful = in_the_lab(built("-DFORGETFUL"), "a log in C that syncs nothing")
+def lab() -> CrashLab:
+    return in_the_lab(built(), "a log in C")
+
+
+def forgetful() -> CrashLab:
+    return in_the_lab(built("-DFORGETFUL"), "a log in C that syncs nothing")
+
 
 if __name__ == "__main__":
-    report = lab.run(layers=sys.argv[1:] or ["model", "kill", "errors", "nested"])
+    report = lab().run(layers=sys.argv[1:] or ["model", "kill", "errors", "nested"])
     for violation in report.violations:
         print(violation.cause)
     sys.exit(1 if report.violations else 0)

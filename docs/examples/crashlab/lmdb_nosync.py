@@ -3,9 +3,9 @@
     ledgerstore crash run docs/examples/crashlab/lmdb_nosync.py:lab
     python docs/examples/crashlab/lmdb_nosync.py
 
-`in_place` is the same with every commit synced, and made where it will stay, as everybody makes it. Its commits
-are safe; its first moment is not: LMDB writes its two meta pages and syncs them together with the first commit, and
-never syncs the directory. What the strict model says of it is worth a look before building on it.
+`in_place` syncs every commit, and makes the environment where it will stay, as everybody does. Its commits
+are safe, its first moments are not: a cut between the two meta pages leaves a file that LMDB never opens,
+and the directory that holds its name is never synced. Made aside, synced and renamed, it has neither.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from recovery.crashlab import tape, tree
 from recovery.crashlab.fates import KeepAll, LoseAll, RandomFate, Tearing
 from recovery.crashlab.judge import Case, difference, trouble
 from recovery.crashlab.layers.model import moments
-from recovery.crashlab.layers.task import Counted, Covered, Crash, Sighting, grouped, shuffled
+from recovery.crashlab.layers.task import Counted, Covered, Crash, NotCovered, Sighting, grouped, shuffled
 from recovery.crashlab.oracles import Breach, ReadStays
 from recovery.crashlab.outcome import Answered
 from recovery.crashlab.playback import Playback
@@ -26,6 +26,7 @@ from recovery.crashlab.preload import Orders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from recovery.crashlab.fates import Fate
     from recovery.crashlab.layers.model import Moment
@@ -95,9 +96,12 @@ class NestedTask:
         try:
             nodes = tree.lay_out(wreck.platter, root)
             run = bench.runner.record_recovery(bench.spec.recover, root, Orders())
+            unseen = _unseen(bench, wreck, run, nodes, root)
         finally:
             shutil.rmtree(root, ignore_errors=True)
         yield Counted({"recoveries crashed": 1})
+        for path, why in unseen.items():
+            yield NotCovered(f"not covered: a recovery: {path}: {why}")
         wreck = replace(
             wreck,
             crashes=(*wreck.crashes[:-1], replace(wreck.crashes[-1], nodes=nodes)),
@@ -188,6 +192,13 @@ class _Cut:
             self.crashes,
             self.tapes,
         )
+
+
+def _unseen(bench: Bench, wreck: _Wreck, run: Run, nodes: Mapping[int, int], root: Path) -> dict[str, str]:
+    """What the recorder has not seen of a recovery."""
+    playback = Playback(bench.spec.profile, bench.ignored, wreck.platter.copy(), nodes)
+    playback.play_all(run.events)
+    return tree.differences(playback.platter, root, bench.ignored) | playback.uncovered
 
 
 def _first(bench: Bench, moment: Moment, recorded: bytes, draw: Random, number: int) -> _Wreck:

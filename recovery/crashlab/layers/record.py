@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from recovery.crashlab import tape, tree
+from recovery.crashlab.layers.task import histories
 from recovery.crashlab.outcome import Answered
 from recovery.crashlab.playback import Playback
 from recovery.crashlab.preload import Orders
@@ -57,4 +58,12 @@ class RecordTask:
             if isinstance(run.outcome, Answered):
                 lay_out = partial(tree.write_tree, left)
                 breaches = bench.judge.breaches_of(tree.digest(left), lay_out, run.history)
-            yield Recorded(name, run, playback.uncovered | unseen, breaches)
+            yield Recorded(name, run, unseen | playback.uncovered | _unseen_marks(run), breaches)
+
+
+def _unseen_marks(run: Run) -> dict[str, str]:
+    """Marks that took another way than write(): they have no place among the calls."""
+    on_tape = histories(run.events, ())[len(run.events)]
+    if on_tape.ops == run.history.ops:
+        return {}
+    return {"marks": "the recorder has not seen all of them; each must be a write() of its own"}
