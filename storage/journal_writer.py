@@ -64,7 +64,7 @@ class JournalDraft:
         return self.filled_until - self._start
 
     def fill(self, size: int) -> None:
-        """Adds zeros; they count when they are durable, and with them the header that says how far they go."""
+        """Adds zeros; they count when they are durable, with the header that says how far they go."""
         header = codec.Header(codec.VERSION_MAX, self._salt, self.filled_until + size)
         self._file.write(0, [codec.encode_header(header), seal_codec.header_padding(self._alignment)])
         self._file.zero_fill(self.filled_until, size)

@@ -257,7 +257,8 @@ class _Session:
         numbers.states_per_second = round(_rate(over), 1)
         if not numbers.counts.get(layer.counts):
             ear.uncovered.append("nothing was tried" + (", there was no time" if until is not None else ""))
-        ear.uncovered += [f"not covered: {what}" for what in self.numbers.uncovered]
+        if self.numbers.uncovered:
+            ear.uncovered.append("files or marks were written unseen")
         if ear.uncovered:
             numbers.status, numbers.why = Status.CUT_SHORT, "; ".join(dict.fromkeys(ear.uncovered))
 

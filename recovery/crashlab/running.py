@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shutil
 import signal
 import sys
 import time
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 import cloudpickle
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_PREFIX = "crashlab-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,14 @@ def memory_place() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
+def sweep() -> None:
+    """Removes what runners have left whose process was killed before it could: it takes memory."""
+    for path in Path(memory_place() or gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
 class Role(Enum):
     """What a program is run as."""
 
@@ -69,7 +80,8 @@ class Runner:
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._place = TemporaryDirectory(prefix="crashlab-", dir=memory_place())
+        sweep()
+        self._place = TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=memory_place())
         self._home = Path(self._place.name)
         self._roots = 0
         self.recoveries = 0

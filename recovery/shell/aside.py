@@ -5,34 +5,42 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _STDERR = 2
 
 
 class Aside:
-    """Standard error of this process, and of all that it starts, goes to a file without a name.
+    """Standard error of this process, and of all that it starts, goes to a file without a name for a while.
 
-    Inside the block `terminal` is where it went before; behind the block the file can be asked.
+    Meanwhile `terminal` is where it went before; afterwards the file can be asked. Close it.
     """
 
-    def __init__(self) -> None:
-        self.terminal = os.fdopen(os.dup(_STDERR), "w")
-        self._file = TemporaryFile()  # noqa: SIM115 - it lives as long as whoever may ask for it
-
     def __enter__(self) -> Self:
-        sys.stderr.flush()
-        os.dup2(self._file.fileno(), _STDERR)
+        self.terminal = os.fdopen(os.dup(_STDERR), "w")
+        self._file = TemporaryFile()
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.stderr.flush()
-        os.dup2(self.terminal.fileno(), _STDERR)
+        self._file.close()
         self.terminal.close()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """So it is inside the block."""
+        sys.stderr.flush()
+        os.dup2(self._file.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(self.terminal.fileno(), _STDERR)
 
     def last(self, count: int) -> list[str]:
         """The last lines of it."""

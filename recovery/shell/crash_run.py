@@ -137,20 +137,20 @@ def _run(
     from recovery.shell.aside import Aside
     from recovery.shell.crash_watch import CrashWatch
 
-    aside = Aside()
-    watch = CrashWatch(aside.terminal)
-    try:
-        with _ended_as_if_interrupted(), aside, watch:
-            run = lab.run(layers, seconds, jobs=jobs, out=out, progress=watch).numbers
-    except LabError as error:
-        for words in aside.last(_LAST_WORDS):
-            say(words)
-        raise CannotDo(str(error)) from error
-    except KeyboardInterrupt:
-        say(f"crash: interrupted; violations so far: {watch.violations}; nothing is written")
-        raise
-    if aside.keep(out / PRINTED):
-        say(f"printed meanwhile: {out / PRINTED}")
+    with Aside() as aside:
+        watch = CrashWatch(aside.terminal)
+        try:
+            with _ended_as_if_interrupted(), aside.taken(), watch:
+                run = lab.run(layers, seconds, jobs=jobs, out=out, progress=watch).numbers
+        except LabError as error:
+            for words in aside.last(_LAST_WORDS):
+                say(words)
+            raise CannotDo(str(error)) from error
+        except KeyboardInterrupt:
+            say(f"crash: interrupted; violations so far: {watch.violations}; nothing is written")
+            raise
+        if aside.keep(out / PRINTED):
+            say(f"printed meanwhile: {out / PRINTED}")
     return run
 
 

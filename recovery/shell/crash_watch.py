@@ -37,8 +37,9 @@ class CrashWatch:
 
     def __call__(self, progress: Progress) -> None:
         self.violations = progress.violations
+        is_new = progress.layer not in self._stages
         self._stages[progress.layer] = progress
-        if self._seen and time.monotonic() >= self._next:
+        if self._seen and (is_new or time.monotonic() >= self._next):
             self._next = time.monotonic() + _STEP_S
             self._show(progress)
 

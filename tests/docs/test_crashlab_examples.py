@@ -107,7 +107,7 @@ def test_lmdb_that_is_made_in_place_has_no_name_and_half_a_beginning(tmp_path: P
     assert nameless.lost == ("/: create data.mdb (its directory was not synced)",)
     assert nameless.profile == "sector-4k"
     [half] = [one for one in found if one.kind == "REFUSED"]
-    assert "MDB_INVALID" in half.cause
+    assert "{root}: MDB_INVALID" in half.cause
     assert len(half.lost) == 1
 
 
@@ -160,9 +160,12 @@ def test_a_store_in_c_is_tested_like_any_other(tmp_path: Path) -> None:
 
 @needs_cc
 def test_a_store_in_c_that_syncs_nothing_is_caught(tmp_path: Path) -> None:
-    [violation] = crashed(example("in_c").forgetful(), tmp_path, "model").violations
+    report = crashed(example("in_c").forgetful(), tmp_path, "model", "nested")
+    [violation] = report.violations
     assert violation.kind == "LOST"
     assert len(violation.lost) == 1
+    # What one crash does alone is not told again as a crash inside a recovery.
+    assert report.numbers.layer("nested").counts == {"broken by the first crash alone": 1}
 
 
 # ── all of them ─────────────────────────────────────────────────────────────────────────────────────────────

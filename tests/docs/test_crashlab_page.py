@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "crashlab.md").read_text()
+IS_INSTALLED = any(one.value == "recovery.crashlab.plugin" for one in entry_points(group="pytest11"))
+PLUGIN = [] if IS_INSTALLED else ["-p", "recovery.crashlab.plugin"]
 COMMANDS = {
     "ledgerstore": [sys.executable, "-c", "from recovery.shell.main import main; main()"],
-    "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist"],
+    "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *PLUGIN],
     "python": [sys.executable],
 }
 
@@ -45,6 +48,7 @@ class Block:
 
 
 BLOCKS = [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]
+NEEDS = {"bash": "in_bash.py:lab", "dash": "shell.py:lab"}
 CONSOLES = [number for number, block in enumerate(BLOCKS) if block.language == "console"]
 
 
@@ -92,8 +96,15 @@ def without_times(text: str) -> list[str]:
     return re.sub(r"\d+\.\d+s?|\(\d+ s\)", "TIME", text).split()
 
 
-@pytest.mark.skipif(not shutil.which("bash"), reason="NOT RUN: no bash")
-@pytest.mark.parametrize("number", CONSOLES)
+def console(number: int) -> object:
+    """A test of it; rot takes its time, and two of them need a shell of that name."""
+    text = BLOCKS[number].text
+    missing = [shell for shell in ("bash", "dash") if f"{NEEDS[shell]} " in text and not shutil.which(shell)]
+    skipped = pytest.mark.skipif(bool(missing), reason=f"NOT RUN: no {', '.join(missing)}")
+    return pytest.param(number, marks=[skipped, *([pytest.mark.slow] if "--layers rot" in text else [])])
+
+
+@pytest.mark.parametrize("number", map(console, CONSOLES))
 def test_each_command_says_what_is_shown(tmp_path: Path, number: int) -> None:
     set_up(tmp_path, number)
     for command, shown in session(BLOCKS[number]):
@@ -103,16 +114,16 @@ def test_each_command_says_what_is_shown(tmp_path: Path, number: int) -> None:
 @pytest.mark.parametrize("name", ["options.py", "fields.py"])
 def test_a_script_that_is_shown_runs(tmp_path: Path, name: str) -> None:
     set_up(tmp_path, len(BLOCKS))
-    done = subprocess.run(
-        [sys.executable, name], check=False, capture_output=True, text=True, cwd=tmp_path
-    )
+    done = subprocess.run([sys.executable, name], check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.stderr.splitlines()[-1:] in ([], ["AssertionError"]), done.stderr
     assert done.stdout.startswith("{")
 
 
 def test_every_block_is_used() -> None:
     files = {block.title for block in BLOCKS if block.language == "python"}
-    used = {f"# {name}" for name in ("teashop.py", "lab.py", "options.py", "fields.py", "shell.py")}
+    used = {
+        f"# {name}" for name in ("teashop.py", "lab.py", "options.py", "fields.py", "shell.py", "in_bash.py")
+    }
     assert files == used | {"# test_teashop.py"}
     assert {block.language for block in BLOCKS} == {"python", "diff", "console"}
 

@@ -152,7 +152,10 @@ def test_what_follows_a_recovery_lies_behind_all_that_was_before_it() -> None:
 
     assert both[:2] == before.ops
     assert both[2].invoked > before.ops[0].acked
-    assert [(op.acked - op.invoked, op.is_acked) for op in both[2:]] == [(1, True), (NEVER - both[3].invoked, False)]
+    assert [(op.acked - op.invoked, op.is_acked) for op in both[2:]] == [
+        (1, True),
+        (NEVER - both[3].invoked, False),
+    ]
     assert both[3].invoked > both[2].acked
 
 

@@ -169,7 +169,10 @@ def test_an_answer_that_cannot_be_sent_is_a_refusal_of_that_one_alone(judged: Ca
         said = (root / "file").read_text()
         return {"said": said} if said == "a" else {"said": (one for one in said)}
 
-    assert breaches(judged(unsendable), [case(said) for said in "abac"]) == [("b", "REFUSED"), ("c", "REFUSED")]
+    assert breaches(judged(unsendable), [case(said) for said in "abac"]) == [
+        ("b", "REFUSED"),
+        ("c", "REFUSED"),
+    ]
 
 
 def test_a_store_may_not_see_the_files_of_another(judged: Callable[..., Judge]) -> None:

@@ -44,7 +44,9 @@ def test_one_or_two_lost_units_are_all_that_is_lost_in_the_end(needed: tuple[Uni
 
     found = minimise(PENDING, {}, shows)
 
-    assert {unit for unit in PENDING.units if not isinstance(found.survivors.get(unit), Newest)} == set(needed)
+    assert {unit for unit in PENDING.units if not isinstance(found.survivors.get(unit), Newest)} == set(
+        needed
+    )
     assert shows(found.survivors)
     assert 1 <= len(found.lost) <= 2
     assert shows.asked < 3 * len(PENDING.units)

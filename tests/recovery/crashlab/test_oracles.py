@@ -61,9 +61,7 @@ def kinds(
 
 def possible(told: History, *values: Any) -> list[Any]:
     """Which of these values, None for none, may be shown of the key "k"."""
-    return [
-        value for value in values if not kinds(DEFAULT, told, {} if value is None else {"k": value})
-    ]
+    return [value for value in values if not kinds(DEFAULT, told, {} if value is None else {"k": value})]
 
 
 # ── which value a key may have ──────────────────────────────────────────────────────────────────────────────
@@ -269,7 +267,9 @@ def _yields(told: History, answer: Any) -> Iterable[str]:
 def test_a_check_speaks_by_lines_or_by_an_assertion(check: Any, answer: object, lines: list[str]) -> None:
     found = list(Checked(check).breaches_of(History(), answer))
 
-    assert [(breach.kind, breach.what.split("\n")[0]) for breach in found] == [("WRONG", one) for one in lines]
+    assert [(breach.kind, breach.what.split("\n")[0]) for breach in found] == [
+        ("WRONG", one) for one in lines
+    ]
 
 
 def test_rules_alone_leave_the_default_oracles_in_force() -> None:

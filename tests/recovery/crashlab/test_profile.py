@@ -74,7 +74,9 @@ def test_every_state_with_sectors_of_4096_is_one_with_sectors_of_512(seed: int) 
     """Each file is as long as it may be there, and each of its sectors is an old one or any that was written."""
     found = 0
     for (wide, survivors), narrow in zip(
-        states("sector-4k", seed), (one for one in platters("posix-strict", seed) for _ in fates(seed)), strict=True
+        states("sector-4k", seed),
+        (one for one in platters("posix-strict", seed) for _ in fates(seed)),
+        strict=True,
     ):
         after = wide.after_cut(survivors)
         assert wide.pending().names == narrow.pending().names

@@ -107,9 +107,9 @@ def test_where_a_key_is_not_known_the_index_of_the_tools_has_to_stay(tmp_path: P
 
 def test_what_was_kept_aside_is_named(store: Path) -> None:
     (journal,) = (store / "journal/current").glob("*.txn")
-    data = journal.read_bytes().rstrip(b"\0")
-    end = len(data) + 4095 & ~4095
-    journal.write_bytes(data.ljust(end, b"\0") + b"torn")
+    data = journal.read_bytes()
+    end = len(data.rstrip(b"\0")) + 4095 & ~4095
+    journal.write_bytes(data[:end] + b"torn" + data[end + 4 :])
     assert f"kept aside: {journal.name}@{end}, 4 bytes, saved as quarantine/" in run("handover", store).stderr
 
 
