@@ -66,8 +66,7 @@ class JournalScan:
     durable_up_to: JournalPosition | None = None
     """The largest `durable_up_to` of all valid seals, those behind the stop included; `None`: no seals."""
     proof_offset: int | None = None
-    """Behind the stop: where a sealed group begins, or in a bookie's journal a good entry, or what was cut off."""
-    """
+    """Behind the stop: where a sealed group begins, in a bookie's journal a good entry, or what was cut."""
 
     @property
     def is_sound(self) -> bool:

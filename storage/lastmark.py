@@ -96,7 +96,7 @@ class LastMark:
             mark = replace(self._stored, trailer=replace(self._stored.trailer, newest_journal=journal_id))
             write_draft(self._directory, mark)
             yield
-            # Behind the name: a power cut may take one away that is not durable, and it would be missed.
+            # Behind the name: a power cut may take away one that is not durable yet.
             self._publish(mark)
 
     def _publish(self, mark: codec.Mark) -> None:

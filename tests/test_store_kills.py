@@ -2,78 +2,60 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-import store_programs
-from kill_server import KillServer, memory_place
-from kill_walk import KillWalk, Trial
-from syscalls import When, every_kill
+from lab_kills import Kills
+
+from recovery.crashlab import preload
+from recovery.crashlab.layers.kill import every_kill
+from recovery.crashlab.tape import Call
+from recovery.proving.lab import ledgerstore_lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from syscalls import Call
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the killer needs Linux")
-
-TRIAL = Trial(
-    store_programs.two_sittings,
-    store_programs.recover,
-    store_programs.contradiction,
-    store_programs.go_on,
-)
+pytestmark = pytest.mark.skipif(bool(preload.why_not()), reason=preload.why_not() or "nothing is missing")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[KillServer]:
-    with KillServer() as running:
-        yield running
+def kills() -> Iterator[Kills]:
+    with Kills(ledgerstore_lab()) as kills:
+        yield kills
 
 
-def test_a_kill_around_any_call_loses_nothing_that_was_answered(server: KillServer) -> None:
-    with KillWalk(server, TRIAL, strides=(7,)) as walk:
-        assert list(walk.violations()) == []
-        assert walk.strayed == []
+def test_a_kill_around_any_call_loses_nothing_that_was_answered(kills: Kills) -> None:
+    found = kills.of_workloads(every=150)
+
+    assert found.breaches == []
+    assert found.counts["kills"] > 20
+    assert "strayed kills" not in found.counts
 
 
-def test_no_kill_inside_a_commit_of_the_index_makes_it_pass_for_damaged(server: KillServer) -> None:
-    found = set()
-    for number, kill in enumerate([None, *every_kill(calls_in_the_index(server))]):
-        with TemporaryDirectory(prefix=f"killed-{number}-", dir=memory_place()) as root:
-            died = server.run(store_programs.two_sittings, Path(root), kill=kill)
-            assert died.was_killed == (kill is not None)
-            found.add(server.run(store_programs.found_index, Path(root)).checked().shown)
-    assert found == {"GOOD", "AHEAD", "MADE"}  # the last while the store was founded; none was made again
+def test_a_kill_around_any_call_of_a_recovery_loses_nothing_either(kills: Kills) -> None:
+    found = kills.of_recoveries(every=2000, every_call=4)
 
-
-def calls_in_the_index(server: KillServer) -> list[Call]:
-    with TemporaryDirectory(dir=memory_place()) as root:
-        calls = server.run(store_programs.two_sittings, Path(root)).checked().calls
-    touching = [call for call in calls if "/index/" in call.path]
-    assert {call.path.rpartition("/")[2] for call in touching} >= {"data.mdb", "sums.draft"}
-    return touching
+    assert found.breaches == []
+    assert found.counts["kills of recoveries"] > 15
 
 
 @pytest.mark.slow
-def test_a_kill_around_every_call_loses_nothing_that_was_answered(server: KillServer) -> None:
-    with KillWalk(server, TRIAL) as walk:
-        assert list(walk.violations()) == []
-        assert walk.strayed == []
-        calls = walk.calls()
-        assert walk.kills[0, When.BEFORE] == walk.kills[0, When.AFTER] == len(calls)
-        touched = {call.path.split("/")[1] for call in calls if "/" in call.path}
-        assert touched >= {"journal", "ledgers", "LOCK"}
-        assert any(call.path.endswith("data.mdb") for call in calls)
-        assert any(call.path.endswith(".log") for call in calls)
+def test_a_kill_around_every_call_loses_nothing_that_was_answered(kills: Kills) -> None:
+    events = [event for recording in kills.recordings for event in recording.events()]
+
+    found = kills.of_workloads()
+
+    assert found.breaches == []
+    assert found.counts == {"kills": sum(1 for _ in every_kill(events))}
+    calls = {event.path for event in events if event.call is not Call.MARK}
+    assert {path.split("/")[1] for path in calls if "/" in path} >= {"journal", "ledgers", "LOCK"}
+    assert any(path.endswith("data.mdb") for path in calls)
+    assert any(path.endswith(".log") for path in calls)
 
 
 @pytest.mark.slow
-def test_a_kill_around_every_call_of_a_recovery_loses_nothing_either(server: KillServer) -> None:
-    with KillWalk(server, TRIAL, strides=(6, 1)) as walk:
-        assert list(walk.violations()) == []
-        assert walk.strayed == []
-        assert sum(walk.kills[1, when] for when in When) > 1000
+def test_a_kill_around_every_call_of_a_recovery_loses_nothing_either(kills: Kills) -> None:
+    found = kills.of_recoveries(every=40)
+
+    assert found.breaches == []
+    assert found.counts["kills of recoveries"] > 1000

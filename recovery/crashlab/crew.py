@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import IO, TYPE_CHECKING, Self
 
 import cloudpickle
@@ -21,7 +20,7 @@ from recovery.crashlab.worker import Failed, Over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
+    from types import ModuleType, TracebackType
 
     from recovery.crashlab.layers.task import Message, Task
     from recovery.crashlab.spec import Spec
@@ -148,7 +147,7 @@ def _not_importable(names: set[str]) -> Iterator[ModuleType]:
     """Those that a worker could not import, and what they may have got from beside them."""
     tops = {name.partition(".")[0] for name in names if name in sys.modules and not _is_importable(name)}
     for name, module in sorted(sys.modules.items()):
-        if name.partition(".")[0] in tops and isinstance(module, ModuleType) and not _is_importable(name):
+        if name.partition(".")[0] in tops and not _is_importable(name):
             yield module
 
 

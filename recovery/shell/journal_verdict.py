@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from recovery.shell.tally import counted, reason
 from storage.codec.journal import HEADER_SIZE_MAX, Void
 from storage.journal_scan import scan
-from storage.outcome import Damaged, EndOfData
+from storage.outcome import Damaged, EndOfData, Flaw
 
 if TYPE_CHECKING:
     from recovery.shell.journal_rows import JournalListing
@@ -30,6 +30,8 @@ def judge(listing: JournalListing) -> Verdict:
     words = f"{tally}, damaged header" if wrong_header else str(tally)
     if stop is None:
         return Verdict(wrong_header or tally.bad > 0 or tally.holes > 0, f"{words}, listed in part")
+    if listing.reader.has_lost_its_end:
+        return Verdict(is_finding=True, words=f"{words}, cut at {listing.reader.size}: {Flaw.FILE_CUT.value}")
     if isinstance(stop, EndOfData) and not tally.bad and not listing.is_unsealed:
         finding = wrong_header or tally.holes > 0
         return Verdict(finding, f"{words}, {'ends' if finding else 'ends cleanly'} at {stop.offset}")
@@ -43,6 +45,8 @@ def judge(listing: JournalListing) -> Verdict:
         return Verdict(wrong_header, f"{words}, torn tail at {facts.stop.offset}: {reason(facts.stop)}{kept}")
     if isinstance(stop, EndOfData):
         return Verdict(is_finding=True, words=f"{words}, ends at {stop.offset}")
+    if isinstance(facts.stop, Damaged) and facts.stop.flaw is Flaw.OTHER_HEADER:
+        return Verdict(is_finding=True, words=f"{words}: {Flaw.OTHER_HEADER.value}")
     return Verdict(is_finding=True, words=f"{words}, torn at {stop.offset}: {reason(stop)}")
 
 

@@ -71,10 +71,9 @@ def change(directory: Path, block: Block) -> None:
     path.write_text(text.replace(before, after))
 
 
-def said(directory: Path, line: str) -> str:
-    """What a command prints, what is for the terminal only behind the rest."""
+def run(directory: Path, line: str) -> subprocess.CompletedProcess[str]:
     command, *arguments = shlex.split(line)
-    done = subprocess.run(
+    return subprocess.run(
         [*COMMANDS[command], *(one.replace("docs/", f"{ROOT}/docs/") for one in arguments)],
         check=False,
         capture_output=True,
@@ -82,6 +81,11 @@ def said(directory: Path, line: str) -> str:
         cwd=directory,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
     )
+
+
+def said(directory: Path, line: str) -> str:
+    """What a command prints, what is for people behind the rest."""
+    done = run(directory, line)
     return done.stdout + done.stderr
 
 
@@ -104,11 +108,17 @@ def console(number: int) -> object:
     return pytest.param(number, marks=[skipped, *([pytest.mark.slow] if "--layers rot" in text else [])])
 
 
-@pytest.mark.parametrize("number", map(console, CONSOLES))
+@pytest.mark.parametrize("number", [*map(console, CONSOLES)])
 def test_each_command_says_what_is_shown(tmp_path: Path, number: int) -> None:
     set_up(tmp_path, number)
     for command, shown in session(BLOCKS[number]):
         assert without_times(said(tmp_path, command)) == without_times(shown)
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="NOT RUN: no bash")
+def test_a_run_that_is_not_covered_does_not_end_as_a_clean_one(tmp_path: Path) -> None:
+    set_up(tmp_path, len(BLOCKS))
+    assert run(tmp_path, "ledgerstore crash run in_bash.py:lab --layers model").returncode == 3
 
 
 @pytest.mark.parametrize("name", ["options.py", "fields.py"])

@@ -257,8 +257,8 @@ def group(of: seal.Seal = SEAL) -> bytes:
     return b"".join(seal.encode_group(journal_records(), of, alignment=4096))
 
 
-def our_header() -> bytes:
-    return journal.encode_header(journal.Header(6, SALT))
+def our_header(filled_until: int = 0) -> bytes:
+    return journal.encode_header(journal.Header(6, SALT, filled_until))
 
 
 def our_journal() -> bytes:
@@ -292,7 +292,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "master-key": lambda: (0, digest.master_key(PASSWORD)),
     "mac-key": lambda: (0, digest.mac_key(PASSWORD)),
     "journal-header-bookie": lambda: (0, journal.encode_header(journal.Header(6))),
-    "journal-header-ours": lambda: (0, our_header() + seal.header_padding(4096)),
+    "journal-header-ours": lambda: (0, our_header(64 << 20) + seal.header_padding(4096)),
     "journal-batch-bookie": lambda: (512, bookie_batch()),
     "journal-fence": lambda: (2560, journal.encode_fence(1)),
     "journal-explicit-lac": lambda: (3072, journal.encode_explicit_lac(1, entry.encode_lac(1, 2, CRC32C))),
@@ -394,6 +394,11 @@ def resealed(**changes: Any) -> object:
 def second_group(**changes: Any) -> object:
     """How our journal reads when such a group follows the first."""
     return group_stop(our_journal() + group(SEAL._replace(group_start=8192, **changes)))
+
+
+def scan_stop(data: bytes) -> object:
+    """How our journal ends, with all that tells of it."""
+    return journal_scan.scan(JournalReader(MemoryFile(data), JOURNAL_ID), EntryVerifier()).stop
 
 
 def record_of(*ids: int, rest: bytes = b"", version: int = 6) -> object:
@@ -589,6 +594,12 @@ DAMAGE: dict[str, list[Case]] = {
             "SEAL_ORDER",
             lambda: second_group(sequence=3),
         ),
+        (
+            "Damaged",
+            "OTHER_HEADER",
+            lambda: scan_stop(journal.encode_header(journal.Header(6, SALT + 1)) + our_journal()[512:]),
+        ),
+        ("Torn", "FILE_CUT", lambda: scan_stop(our_header(8193) + our_journal()[512:])),
     ],
     "entry-log": [
         ("EmptyLog", "", lambda: entrylog.decode_header(b"")),

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import fixtures
 import pytest
+import toy_lab
 from click.testing import CliRunner
 
+from recovery.crashlab.numbers import load
+from recovery.crashlab.tested import TestedLab, Told
 from recovery.shell.main import cli
 
 README = (Path(__file__).parent.parent.parent / "README.md").read_text()
@@ -44,7 +49,7 @@ def _without_numbers(line: str) -> list[str]:
 def test_the_store_snippet_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [snippet, _, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [snippet, _, _, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "README.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
@@ -55,7 +60,7 @@ def test_the_store_snippet_does_what_it_says(
 def test_the_snippet_about_ledgers_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [_, snippet, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [_, snippet, _, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "README.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
@@ -66,7 +71,7 @@ def test_the_snippet_about_ledgers_does_what_it_says(
 def test_the_snippet_tells_entries_and_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cut: int, words: str
 ) -> None:
-    [_, _, snippet] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [_, _, _, snippet] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     [path] = [path for path in fixtures.entry_logs("01_clean") if path.name == "7.log"]
     log = tmp_path / "ledgers" / "current" / "0.log"
     log.parent.mkdir(parents=True)
@@ -75,3 +80,12 @@ def test_the_snippet_tells_entries_and_damage(
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "README.md", "exec"), {})
     assert words in capsys.readouterr().out
+
+
+def test_the_test_with_the_fixture_finds_nothing_in_a_sound_store(tmp_path: Path) -> None:
+    [_, _, snippet, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    told = Told(None, ["kill"], 1, tmp_path)
+    words: dict[str, Any] = {"workload": toy_lab.sound, "recover": toy_lab.recover}
+    exec(compile(snippet, "README.md", "exec"), words)
+    words["test_no_crash_loses_an_add"](partial(TestedLab, told))
+    assert load(tmp_path / "crash-report" / "report.json").layer("kill").counts["kills"] == 22

@@ -26,6 +26,7 @@ from storage.codec import journal as codec
 from storage.codec.seal import GroupFlag
 from storage.codec.survey import EntryVerifier
 from storage.entry import DigestType
+from storage.outcome import Damaged, Flaw, Torn
 from storage.position import JournalPosition
 
 
@@ -176,6 +177,105 @@ def test_the_first_group_of_a_new_journal_is_kept_as_far_as_it_verifies() -> Non
     found = verdict({1: first.file(), 2: torn})
     assert decisions(found) == {1: Decision.USE, 2: Decision.KEEP}
     assert found.standings[1].scan.kept.count == 1
+
+
+def with_the_header_of(other: OurJournal, journal: OurJournal) -> bytes:
+    return other.file()[:512] + journal.file()[512:]
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("marked", [0, 1])
+def test_another_journal_s_header_is_rot_and_no_journal_without_groups(groups: int, marked: int) -> None:
+    journal = OurJournal(1, salt=1)
+    for number in range(groups + marked):
+        journal.group(entry_record(1, number))
+    mark = JournalPosition(1, journal.ends[0]) if marked else START
+    found = verdict({1: with_the_header_of(OurJournal(2, salt=2), journal)}, mark)
+    assert decisions(found) == {1: Decision.ROT}
+    assert found.standings[0].scan.stop == Damaged(0, Flaw.OTHER_HEADER)
+    assert found.standings[0].facts.behind is Behind.PROOF
+
+
+def test_another_journal_s_content_is_rot() -> None:
+    first = OurJournal(1, salt=1).group(entry_record(1, 0)).group(entry_record(1, 1))
+    found = verdict({1: first.file(), 2: first.file()})
+    assert decisions(found) == {1: Decision.USE, 2: Decision.ROT}
+
+
+def test_another_journal_s_header_where_no_group_was_begun_loses_nothing() -> None:
+    found = verdict({1: with_the_header_of(OurJournal(2, salt=2), OurJournal(1, salt=1))})
+    assert decisions(found) == {1: Decision.KEEP}
+
+
+def test_another_journal_s_header_between_two_links_is_void() -> None:
+    first = three_groups()
+    skipped = OurJournal(2, salt=1, synced=first.position).group(entry_record(1, 3))
+    third = OurJournal(3, synced=first.position).group(entry_record(1, 3))
+    other = with_the_header_of(OurJournal(9, salt=2), skipped)
+    found = verdict({1: first.file(), 2: other, 3: third.file()})
+    assert decisions(found) == {1: Decision.USE, 2: Decision.VOID, 3: Decision.USE}
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_payload_that_contains_a_journal_does_not_deny_the_header(shift: int) -> None:
+    """A torn first group, whose payload has a sound group of a journal with the same id or the same salt."""
+    for inner in (OurJournal(1, salt=7), OurJournal(7)):
+        journal = OurJournal(1)
+        before = len(entry_record(1, 0, b"x")) - 1
+        # At a multiple of the alignment, where seals are looked for, but not at the group's own place.
+        fill = bytes(8192 * (1 + shift) - 4096 - before)
+        sealed = inner.group(entry_record(2, 0)).file()[4096:8192]
+        journal.group(entry_record(1, 0, fill + sealed + bytes(4096)))
+        assert journal.file()[8192 * (1 + shift) :].startswith(sealed)
+        torn = zero(journal.file(), journal.end - 64, journal.end)
+        assert decisions(verdict({1: torn})) == {1: Decision.KEEP}
+
+
+def test_seals_of_this_journal_s_id_behind_groups_that_confirm_the_header_deny_nothing() -> None:
+    journal = three_groups()
+    other = OurJournal(1, salt=7)
+    for number in range(4):
+        other.group(entry_record(1, number))
+    assert decisions(verdict({1: journal.file()[: journal.end] + other.file()[journal.end :]})) == {
+        1: Decision.CUT
+    }
+
+
+# ── a journal that has lost its end ──────────────────────────────────────────────────────────────────────
+
+
+def filled(journal_id: int = 1, groups: int = 3, synced: JournalPosition = START) -> OurJournal:
+    journal = OurJournal(journal_id, filled_until=32768, synced=synced)
+    for number in range(groups):
+        journal.group(entry_record(1, number))
+    return journal
+
+
+@pytest.mark.parametrize("groups", [0, 1, 3])
+def test_the_newest_journal_is_never_shorter_than_it_was_before_its_first_group(groups: int) -> None:
+    journal = filled(groups=groups)
+    assert not verdict({1: journal.file()}).is_refused
+    for size in (4096, 5000, 8192, 12288, 20000, 32767):
+        found = verdict({1: journal.file()[:size]})
+        assert decisions(found) == {1: Decision.ROT}
+        assert found.standings[0].scan.stop == Torn(size, Flaw.FILE_CUT)
+
+
+def test_a_file_may_be_longer_than_it_was() -> None:
+    assert not verdict({1: filled().file() + bytes(4096)}).is_refused
+
+
+def test_a_named_journal_may_lose_what_lies_behind_where_it_is_named() -> None:
+    first = filled()
+    second = filled(2, synced=first.position)
+    files = {1: first.file()[: first.end], 2: second.file()}
+    assert decisions(verdict(files)) == {1: Decision.USE, 2: Decision.USE}
+    assert decisions(verdict(files | {1: first.file()[: first.end - 1]}))[1] is Decision.ROT
+
+
+def test_of_a_journal_from_before_headers_told_its_size_nothing_is_missed() -> None:
+    journal = three_groups()
+    assert decisions(verdict({1: journal.file()[: journal.ends[1]]})) == {1: Decision.USE}
 
 
 def newer_seal(journal: OurJournal, group: int) -> bytes:

@@ -105,17 +105,6 @@ def with_the_header_of_another(site: Site, newest: int) -> None:
     site.put(name_of(newest), header + data[512:])
 
 
-def with_the_content_of_another(site: Site, newest: int) -> None:
-    other = Site(CONFIG)
-    other._salts = count(1000)
-    store = other.open()
-    for text in texts(12):
-        store.ledger(1).append(text)
-    last = journals_of(other)[-1]
-    content = other.bytes_of(name_of(last if last != newest else last - 1))
-    site.put(name_of(newest), content)
-
-
 DAMAGES: list[Callable[[Site, int], None]] = [
     missing,
     empty,
@@ -123,7 +112,6 @@ DAMAGES: list[Callable[[Site, int], None]] = [
     cut_behind_its_header,
     cut_in_the_middle,
     with_the_header_of_another,
-    with_the_content_of_another,
 ]
 
 
@@ -296,7 +284,6 @@ def test_an_announcement_that_fails_latches_the_store_and_loses_nothing(verb: Ve
         appended_until_it_fails(store)
     taken = payloads(store, 1)
     assert taken == [b"first", *texts(50)][: len(taken)]
-    assert len(taken) > 1
     with pytest.raises(StoreFailed):
         store.ledger(1).append(b"more")
     assert payloads(site.after_power_cut(), 1) == taken

@@ -210,6 +210,8 @@ class History:
             self._group([])  # vouches for what it carries, before anybody can see it
         self._directory.rename(filenames.draft(name), name)
         self._directory.sync()
+        # Announced in the mark, which is replaced whole.
+        self.newest_named = journal_id
 
     def _group(self, records: list[bytes], flags: GroupFlag = GroupFlag.NONE) -> None:
         assert self._journal is not None
@@ -231,6 +233,8 @@ def rot(history: History) -> str:
     """Damages one place of the final disk, and says what became of it."""
     dice = history.dice
     files = history.files()
+    if dice.random() < 0.2:
+        return _lose_the_newest(history, files)
     before, _, _ = replay(files, history.mark, history.required())
     journal_id = dice.choice(sorted(files))
     data = bytearray(files[journal_id])
@@ -251,3 +255,14 @@ def rot(history: History) -> str:
     if lost and vouched:
         raise Broken(f"rot at {journal_id:x}.txn@{start} is served in silence: {lost}")
     return "lost without a trace that it was there" if lost else "served"
+
+
+def _lose_the_newest(history: History, files: dict[int, bytes]) -> str:
+    newest = max(files)
+    others = {journal_id: data for journal_id, data in files.items() if journal_id != newest}
+    left = history.dice.choice([others, files | {newest: b""}, files | {newest: bytes(len(files[newest]))}])
+    verdict, found, _ = replay(left, history.mark, history.required())
+    lost = [ids for ids, one in history.acknowledged.items() if found.get(ids) != one]
+    if lost and not verdict.is_refused:
+        raise Broken(f"{newest:x}.txn is gone, and nobody says so: {lost}")
+    return "refused" if verdict.is_refused else "served"

@@ -47,9 +47,11 @@ class OurJournal:
     sequence: int = 0
     synced: JournalPosition = START
     ends: list[int] = field(default_factory=list)
+    filled_until: int = 0
+    """What the header says of it; 0, as before it said so."""
 
     def __post_init__(self) -> None:
-        self.data += codec.encode_header(codec.Header(codec.VERSION_MAX, self.salt))
+        self.data += codec.encode_header(codec.Header(codec.VERSION_MAX, self.salt, self.filled_until))
         self.data += seal_codec.header_padding(self.alignment)
 
     @property

@@ -1,4 +1,4 @@
-"""Programs run in a worker of the laboratory as its layers run them: recorded, killed, failed, one at a time."""
+"""Programs run in a worker of the laboratory as its layers run them: recorded, killed, failed, one by one."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from recovery.crashlab.layers.task import Bench
     from recovery.crashlab.programs import Program
     from recovery.crashlab.running import Run
+
+
+UNDISTURBED = Orders()
 
 
 def nothing(*_: object) -> dict[str, str]:
@@ -49,7 +52,7 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self._crew.__exit__(None, None, None)
 
-    def run(self, program: Program, root: Path, orders: Orders = Orders()) -> Run:
+    def run(self, program: Program, root: Path, orders: Orders = UNDISTURBED) -> Run:
         """The program over that root, to its end or to what was ordered."""
         heard: list[Any] = []
         self._crew.run([_RunTask(program, root, orders)], heard.append, lambda: None)  # type: ignore[list-item]

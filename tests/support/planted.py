@@ -57,6 +57,7 @@ CHECKPOINT = "storage/checkpoint.py"
 LOGS = "storage/entry_logs.py"
 LOG = "storage/entrylog_writer.py"
 MARK = "storage/lastmark.py"
+SCAN = "storage/journal_scan.py"
 OPENING = "recovery/opening.py"
 FOUNDING = "recovery/founding.py"
 REPLAY = "recovery/replay.py"
@@ -137,6 +138,63 @@ PLANTED = (
         "return stored.flaw if checksum == stored.checksum else Flaw.CHECKSUM",
         "return stored.flaw",
     ),
+    _one(
+        "announced-before-its-name",
+        "the mark speaks of a journal only when its name is durable",
+        MARK,
+        "            yield\n"
+        "            # Behind the name: a power cut may take away one that is not durable yet.\n"
+        "            self._publish(mark)\n",
+        "            self._publish(mark)\n            yield\n",
+    ),
+    _one(
+        "not-announced",
+        "a new journal is announced before anything in it is acknowledged",
+        MARK,
+        "            # Behind the name: a power cut may take away one that is not durable yet.\n"
+        "            self._publish(mark)\n",
+        "",
+        "tests/storage/test_newest_journal.py",
+    ),
+    _one(
+        "announcement-forgotten",
+        "a checkpoint keeps what was announced",
+        MARK,
+        "max(newest_named(self._stored), state.mark.journal_id)",
+        "state.mark.journal_id",
+        "tests/storage/test_newest_journal.py",
+    ),
+    _one(
+        "announcement-takes-the-mark-back",
+        "an announcement keeps what a checkpoint has moved",
+        MARK,
+        "        publish(self._directory)\n        self._stored = mark\n",
+        "        publish(self._directory)\n",
+    ),
+    _one(
+        "cut-journal-not-missed",
+        "a journal that is shorter than it was filled has lost its end",
+        SCAN,
+        "    if reader.has_lost_its_end and",
+        "    if not reader and",
+        "tests/storage/test_newest_journal.py",
+    ),
+    _one(
+        "another-s-header-believed",
+        "a header whose salt no group fits may be another journal's",
+        SCAN,
+        "        if stranger is not None:\n",
+        "        if stranger is None:\n            pass\n        elif not stranger:\n",
+        "tests/storage/test_newest_journal.py",
+    ),
+    _one(
+        "stranger-where-the-header-is-confirmed",
+        "what a seal confirms no other seal denies",
+        SCAN,
+        "    if found.durable_up_to is None and not found.is_sound:\n",
+        "    if not found.is_sound:\n",
+        "tests/recovery/test_chain.py",
+    ),
     # ── the checkpoint ───────────────────────────────────────────────────────────────────────────────
     _one(
         "entry-log-not-synced",
@@ -167,8 +225,7 @@ PLANTED = (
         "        places = yield from self._write_logs(frozen)\n",
         "        import dataclasses\n"
         "        self.state = dataclasses.replace(self.state, mark=frozen.covers_until)\n"
-        "        yield from self._write_mark_draft()\n"
-        "        lastmark.publish(self._ledger_directory)\n"
+        "        yield from self._move_mark()\n"
         "        places = yield from self._write_logs(frozen)\n",
     ),
     _one(

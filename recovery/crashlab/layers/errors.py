@@ -1,7 +1,7 @@
 """The errors layer: every call fails once, in each way that its kind can fail, or goes on failing.
 
-Behind the run the store is recovered as it lies, as after a restart; and as a power cut would leave it, for
-a failed sync has called pages clean that were never written.
+Behind the run the store is recovered as it lies, as after a restart; and as power cuts would leave it, soon
+behind the fault and at the end, for a failed sync has called pages clean that were never written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 from recovery.crashlab import tape, tree
 from recovery.crashlab.fates import KeepAll, LoseAll, RandomFate, Tearing
 from recovery.crashlab.judge import Case
-from recovery.crashlab.layers.task import Counted, Crash, NotCovered, Sighting, grouped, shuffled
+from recovery.crashlab.layers.task import (
+    Counted,
+    Crash,
+    NotCovered,
+    Sighting,
+    grouped,
+    histories,
+    shuffled,
+)
 from recovery.crashlab.oracles import Breach
 from recovery.crashlab.outcome import Died, Hung
 from recovery.crashlab.playback import Playback
@@ -27,7 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from recovery.crashlab.fates import Fate
+    from recovery.crashlab.history import History
     from recovery.crashlab.layers.task import Bench, Message, Recording, Share
+    from recovery.crashlab.platter import Platter
     from recovery.crashlab.running import Run
     from recovery.crashlab.tape import Event
 
@@ -73,6 +83,10 @@ def name_of(orders: Orders) -> str:
     if orders.action is Action.SHORT:
         return "a short write" + (f", then {error}" if error else "")
     return f"{error}{lasting}"
+
+
+SOON = 4
+"""So many syncs behind a failed one the power is cut as well."""
 
 
 @dataclass(frozen=True)
@@ -122,36 +136,62 @@ class _Failed:
         if isinstance(self.run.outcome, Died | Hung):
             kind = "HANG" if isinstance(self.run.outcome, Hung) else "SIGNAL"
             breach = Breach(kind, f"the workload {self.run.outcome}")
-            yield self._sighting("the fault alone", self.left, (), (), breach)
+            yield self._sighting("the fault alone", self.left, self.run.history, (), (), breach)
 
     def restarted(self) -> Case:
         """The files as they lie, as a new process finds them."""
-        sighting = partial(self._sighting, "then a restart", self.left, (), ())
+        sighting = partial(self._sighting, "then a restart", self.left, self.run.history, (), ())
         digest = tree.digest(self.left)
         return Case(digest, partial(tree.write_tree, self.left), self.run.history, sighting)
 
     def cuts(self, bench: Bench) -> Iterator[Case]:
-        """The same behind a power cut: what a failed sync called clean may be gone."""
+        """The same behind power cuts: what a failed sync called clean may be gone."""
+        moments = self._moments(bench)
+        promised = histories(self.run.events, moments)
+        for index, platter in moments.items():
+            pending = platter.pending()
+            for fate in _fates(self.orders):
+                survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
+                yield self._cut(platter, Crash(index, survivors), promised[index], f"{fate}")
+
+    def _moments(self, bench: Bench) -> dict[int, Platter]:
+        """The disk before the next syncs, by their indexes, and at the end.
+
+        A store that takes a failed sync for a good one has lost something until it writes all of it anew.
+        """
+        events = self.run.events
+        struck = next((at for at, one in enumerate(events) if one.is_injected), len(events))
         playback = Playback(bench.spec.profile, bench.ignored)
-        playback.play_all(self.run.events)
-        pending = playback.platter.pending()
-        for fate in _fates(self.orders):
-            survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
-            after = playback.platter.after_cut(survivors)
-            sighting = partial(
-                self._sighting,
-                f"then a power cut, {fate}",
-                tree.seen_tree(after),
-                (Crash(len(self.run.events), survivors),),
-                (tape.encode_all(self.run.events),),
-            )
-            yield Case(after.image(), partial(tree.lay_out, after), self.run.history, sighting)
+        found: dict[int, Platter] = {}
+        for index, event in playback.moments(events):
+            if event is None or (struck < index and len(found) < (SOON if self.event.is_sync else 1)):
+                found[index] = playback.platter.copy()
+        return found
+
+    def _cut(self, platter: Platter, crash: Crash, history: History, fate: str) -> Case:
+        assert crash.survivors is not None
+        after, events = platter.after_cut(crash.survivors), self.run.events
+        when = f" before {events[crash.at]}" if crash.at < len(events) else ""
+        sighting = partial(
+            self._sighting,
+            f"then a power cut{when}, {fate}",
+            tree.seen_tree(after),
+            history,
+            (crash,),
+            (tape.encode_all(events),),
+        )
+        return Case(after.image(), partial(tree.lay_out, after), history, sighting)
 
     def _sighting(
-        self, how: str, image: tree.Tree, crashes: tuple[Crash, ...], tapes: tuple[bytes, ...], breach: Breach
+        self,
+        how: str,
+        image: tree.Tree,
+        history: History,
+        crashes: tuple[Crash, ...],
+        tapes: tuple[bytes, ...],
+        breach: Breach,
     ) -> Sighting:
         call = f"{name_of(self.orders)} at {self.event}"
-        history = self.run.history
         number = self.event.number
         return Sighting(
             "errors", self.workload, number, call, breach, how, image, history, crashes, tapes, self.orders

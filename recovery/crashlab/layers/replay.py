@@ -58,7 +58,7 @@ def replayed(violation: Violation) -> Replayed:
     return found[0]
 
 
-# ── in the worker ─────
+# ── in the worker ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def replay(violation: Violation, runner: Runner) -> Replayed:

@@ -564,3 +564,25 @@ class TestStops:
             (3, "sync", ["a"]),
             (4, "sync_directory", ["a"]),
         ]
+
+
+@pytest.mark.parametrize(
+    ("growth", "expected"),
+    [(None, b"new" + bytes(509) + (b"old" * 400)[512:]), (Newest(), b"new"), (Version(0), b"")],
+)
+def test_the_zeros_of_a_truncation_that_is_lost_are_lost_with_it(
+    growth: Newest | Version | None, expected: bytes
+) -> None:
+    platter = Platter(512)
+    number = platter.add_file(ROOT, "a")
+    platter.file_to_change(number).write(0, b"old" * 400)
+    platter.file_to_change(number).sync()
+    platter.sync_names(ROOT)
+    platter.file_to_change(number).truncate(0)
+    platter.file_to_change(number).write(0, b"new")
+    pending = platter.pending()
+    survivors: Survivors = dict.fromkeys(pending.sectors, Newest())
+    if growth is not None:
+        survivors[pending.sizes[0]] = growth
+    left = platter.after_cut(survivors).files[number]
+    assert left.read(0, left.size) == expected

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(bool(preload.why_not()), reason=preload.why_not() or "nothing is missing")
 
-BEHIND_CRASHES = ("model", "kill", "errors", "nested")
-ALL = (*BEHIND_CRASHES, "rot")
+ALL = ("model", "kill", "errors", "nested", "rot")
 """All layers that need nothing of the machine."""
 
 slow = pytest.mark.slow
@@ -57,16 +56,12 @@ def test_nothing_is_found_in_a_store_that_is_correct(layers: tuple[str, ...]) ->
     assert report.out is None
 
 
-@pytest.mark.parametrize("layers", [("kill",), pytest.param(BEHIND_CRASHES, marks=slow)])
-def test_nothing_is_found_in_a_store_with_an_index(layers: tuple[str, ...]) -> None:
-    report = indexed_lab().run(layers, jobs=1)
+def test_no_kill_finds_anything_in_a_store_with_an_index() -> None:
+    report = indexed_lab().run(["kill"], jobs=1)
 
     report.assert_ok()
-    counts = report.numbers.layer("kill").counts
-    assert (
-        counts["kills"] == 47 + 12 + 47
-    )  # before each call, in the middle of each write, and behind each call
-    assert "strayed kills" not in counts
+    # Before each call, in the middle of each write, and behind each call; each struck what it was meant for.
+    assert report.numbers.layer("kill").counts == {"kills": 46 + 12 + 46}
 
 
 MISTAKES = {
@@ -88,7 +83,7 @@ MISTAKES = {
 }
 """The layer that a mistake is made for, and what is seen there."""
 
-FAST = {"NoSyncBeforeAck", "MarkInPlace"}
+FAST = {"NoChecksum"}
 
 
 @pytest.mark.parametrize(
@@ -128,14 +123,15 @@ def test_a_kill_uncovers_the_mistake(mistake: str, tmp_path: Path) -> None:
 
 
 def test_the_smallest_crash_is_told_with_what_it_loses_and_where_it_would_hit_one(tmp_path: Path) -> None:
-    report = little_lab("NoSyncBeforeAck").run(["model"], jobs=1, out=tmp_path)
+    report = little_lab("RenameBeforeSync").run(["model"], jobs=1, out=tmp_path)
 
     (first,) = report.violations
+    assert first.cause == (
+        "REFUSED refused with Unsound: mark has a bad head · power cut before 16, datasync mark"
+        " · lost: bytes 0 to 512 of /mark (the file was not synced)"
+    )
     assert first.profile == "ext4-ordered"
-    assert len(first.lost) == 1
-    assert first.lost[0].endswith("(the file was not synced)")
-    assert first.cause.startswith("LOST ('records', '0.0'), acknowledged as b'0.0.AAAA")
-    assert "power cut before" in first.cause
+    assert first.count > 3
 
 
 # ── a store of one file, mended or not ──────────────────────────────────────────────────────────────────────
@@ -217,10 +213,13 @@ def places(report: LabReport) -> list[Path]:
     return [report.out / one.directory for one in report.violations]
 
 
-def test_a_violation_is_made_again_byte_for_byte(toy: ModuleType, tmp_path: Path) -> None:
-    report = toy_lab(toy).run(ALL, jobs=1, out=tmp_path / "out")
+@pytest.mark.parametrize("layers", [("kill", "errors"), pytest.param(ALL, marks=slow)])
+def test_a_violation_is_made_again_byte_for_byte(
+    toy: ModuleType, tmp_path: Path, layers: tuple[str, ...]
+) -> None:
+    report = toy_lab(toy).run(layers, jobs=1, out=tmp_path / "out")
 
-    assert {one.layer for one in report.violations} >= {"model", "kill", "errors", "rot"}
+    assert {one.layer for one in report.violations} >= set(layers) - {"nested"}
     for place in places(report):
         again = replayed(violation.load(place))
         assert again.is_same_image, place
@@ -272,19 +271,19 @@ def numbers(report: LabReport) -> Any:
     return layers, workloads, [asdict(one) for one in told.violations]
 
 
-def test_the_same_seed_gives_the_same_numbers(toy: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("layers", [("model", "nested"), pytest.param(ALL, marks=slow)])
+def test_the_same_seed_gives_the_same_numbers(
+    toy: ModuleType, tmp_path: Path, layers: tuple[str, ...]
+) -> None:
     first, second = (
-        toy_lab(toy, seed=3).run(ALL, jobs=1, out=tmp_path / name) for name in ("first", "second")
+        toy_lab(toy, seed=3).run(layers, jobs=1, out=tmp_path / name) for name in ("first", "second")
     )
 
     assert numbers(first) == numbers(second)
-    assert first.numbers.layer("rot").table
 
 
 def test_what_is_explored_does_not_depend_on_how_many_explore_it(toy: ModuleType, tmp_path: Path) -> None:
-    one, two = (
-        toy_lab(toy).run(["model", "kill", "errors"], jobs=jobs, out=tmp_path / f"{jobs}") for jobs in (1, 2)
-    )
+    one, two = (toy_lab(toy).run(["model", "kill"], jobs=jobs, out=tmp_path / f"{jobs}") for jobs in (1, 2))
 
     assert [layer.counts for layer in one.numbers.layers] == [layer.counts for layer in two.numbers.layers]
     assert found(one) == found(two)

@@ -42,7 +42,9 @@ PATIENCE_S = 60
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
     """A file of its own for each test: some mend it."""
-    return shutil.copy(toy_lab.__file__, tmp_path / "toy_lab.py")
+    file = tmp_path / "toy_lab.py"
+    shutil.copy(toy_lab.__file__, file)
+    return file
 
 
 def crash(place: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:

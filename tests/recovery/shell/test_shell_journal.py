@@ -8,6 +8,7 @@ import fixtures
 import pytest
 from shell_samples import (
     JOURNAL_ID,
+    SALT,
     bookie_journal,
     entry,
     flipped,
@@ -194,6 +195,23 @@ def test_a_tail_cut_anywhere_in_the_last_group_is_information(tmp_path: Path, si
     assert result.exit_code == 0
     assert rows("journal", path)[-1]["kind"] == "torn"
     assert "torn tail at" in verdict(result)
+
+
+def with_header(filled_until: int, salt: int = SALT) -> bytes:
+    return codec.encode_header(codec.Header(6, salt, filled_until)) + our_journal(GROUPS)[512:]
+
+
+def test_a_journal_that_has_lost_its_end_is_a_finding(tmp_path: Path) -> None:
+    whole = run("journal", written(tmp_path, with_header(2048)))
+    assert (whole.exit_code, "ends cleanly" in verdict(whole)) == (0, True)
+    result = run("journal", written(tmp_path, with_header(4096)))
+    assert (result.exit_code, "cut at 2048: the file has lost its end" in verdict(result)) == (1, True)
+
+
+def test_another_journal_s_header_is_a_finding(tmp_path: Path) -> None:
+    result = run("journal", written(tmp_path, with_header(0, SALT + 1)))
+    assert result.exit_code == 1
+    assert "header and groups are of different journals" in verdict(result)
 
 
 def test_a_half_written_group_in_front_of_zeros_is_information(tmp_path: Path) -> None:
