@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import store_programs
 from lab_kills import Kills
 
-from recovery.crashlab import preload
+from recovery.crashlab import CrashLab, preload
 from recovery.crashlab.layers.kill import every_kill
 from recovery.crashlab.tape import Call
+from recovery.proving.kinds import IGNORED
 from recovery.proving.lab import ledgerstore_lab
 
 if TYPE_CHECKING:
@@ -37,6 +39,19 @@ def test_a_kill_around_any_call_of_a_recovery_loses_nothing_either(kills: Kills)
 
     assert found.breaches == []
     assert found.counts["kills of recoveries"] > 15
+
+
+def test_no_kill_inside_a_commit_of_the_index_makes_it_pass_for_damaged() -> None:
+    lab = CrashLab(store_programs.two_sittings, store_programs.found_index, lambda *_: None, ignore=IGNORED)
+    with Kills(lab) as kills:
+        found = kills.of_calls_in("index")
+        events = [event for recording in kills.recordings for event in recording.events()]
+
+    touched = {event.path.rpartition("/")[2] for event in events if "/index/" in event.path}
+    assert touched >= {"data.mdb", "sums.draft"}
+    # The last while the store was founded; none was made again.
+    assert found.outcomes == {"answered 'GOOD'", "answered 'AHEAD'", "answered 'MADE'"}
+    assert found.counts["kills"] > 50
 
 
 @pytest.mark.slow

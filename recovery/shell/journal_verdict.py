@@ -36,6 +36,8 @@ def judge(listing: JournalListing) -> Verdict:
         finding = wrong_header or tally.holes > 0
         return Verdict(finding, f"{words}, {'ends' if finding else 'ends cleanly'} at {stop.offset}")
     facts = scan(listing.reader, listing.verifier)
+    if isinstance(facts.stop, Damaged) and facts.stop.flaw is Flaw.OTHER_HEADER:
+        return Verdict(is_finding=True, words=f"{words}: {Flaw.OTHER_HEADER.value}")
     if (
         facts.proof_offset is None
         and not isinstance(facts.stop, EndOfData)
@@ -45,8 +47,6 @@ def judge(listing: JournalListing) -> Verdict:
         return Verdict(wrong_header, f"{words}, torn tail at {facts.stop.offset}: {reason(facts.stop)}{kept}")
     if isinstance(stop, EndOfData):
         return Verdict(is_finding=True, words=f"{words}, ends at {stop.offset}")
-    if isinstance(facts.stop, Damaged) and facts.stop.flaw is Flaw.OTHER_HEADER:
-        return Verdict(is_finding=True, words=f"{words}: {Flaw.OTHER_HEADER.value}")
     return Verdict(is_finding=True, words=f"{words}, torn at {stop.offset}: {reason(stop)}")
 
 

@@ -214,6 +214,23 @@ def test_every_roll_is_announced_and_a_checkpoint_forgets_none() -> None:
     assert site.trailer().newest_journal == before.newest_journal == journals_of(site)[-1]
 
 
+def test_a_journal_that_is_begun_while_a_checkpoint_is_made_stays_announced() -> None:
+    site = Site(CONFIG)
+    store = site.open()
+    store.ledger(1).append(b"first")
+    store._request_checkpoint()
+    site.crew.step()  # from here on the checkpoint is about the first entry alone
+    for text in texts(10):
+        store.ledger(1).append(text)
+    site.crew.run()
+    newest = journals_of(site)[-1]
+    assert (site.mark().journal_id, site.trailer().newest_journal) == (1, newest)
+    site.disk.kill()
+    missing(site, newest)
+    with pytest.raises(CorruptionError, match="missing"):
+        site.open()
+
+
 def test_an_announcement_leaves_the_rest_of_the_mark_as_it_is() -> None:
     site = Site(CONFIG)
     store = site.open()

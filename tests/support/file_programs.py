@@ -136,7 +136,7 @@ def name_nothing(root: Path, ctx: Ctx) -> None:
     """Calls with names that cannot be: they fail as they do without the recorder."""
     for attempt in (
         lambda: os.open("", os.O_CREAT | os.O_WRONLY),
-        lambda: os.rename("", root / "file"),
+        lambda: os.rename("", root / "file"),  # noqa: PTH104
         lambda: os.mkdir(""),  # noqa: PTH102 - a Path is never empty
         lambda: os.open(root / "absent" / "file", os.O_CREAT | os.O_WRONLY),
     ):
@@ -234,7 +234,7 @@ def note_errors(root: Path, ctx: Ctx) -> None:
     """Three writes of ten bytes and their syncs; says for each what it came to."""
     file = os.open(root / "file", os.O_RDWR | os.O_CREAT)
     for number in range(3):
-        _note(ctx, "write", lambda at=10 * number: os.pwrite(file, b"0123456789", at))  # type: ignore[misc]
+        _note(ctx, "write", lambda at=10 * number: os.pwrite(file, b"0123456789", at))
         _note(ctx, "sync", lambda: os.fdatasync(file))
     os.close(file)
 
@@ -256,8 +256,8 @@ def each_kind(root: Path, ctx: Ctx) -> None:
     os.fsync(file)
     os.fdatasync(file)
     os.link("file", "link")
-    os.rename("link", "other")
-    os.unlink("other")
+    os.rename("link", "other")  # noqa: PTH104
+    os.unlink("other")  # noqa: PTH108
     os.mkdir("directory")  # noqa: PTH102
     os.rmdir("directory")  # noqa: PTH106
     os.symlink("file", "symbolic")  # noqa: PTH211

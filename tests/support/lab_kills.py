@@ -16,7 +16,7 @@ from recovery.crashlab.crew import Crew
 from recovery.crashlab.judge import Case, difference
 from recovery.crashlab.layers.kill import KillTask, every_kill
 from recovery.crashlab.layers.record import RecordTask
-from recovery.crashlab.layers.task import Counted, Recording, Share, Sighting, grouped
+from recovery.crashlab.layers.task import Counted, Recording, Share, Sighting, Tabled, grouped
 from recovery.crashlab.oracles import Breach
 from recovery.crashlab.preload import Orders
 
@@ -37,6 +37,7 @@ class Found:
 
     counts: Counter[str] = field(default_factory=Counter)
     breaches: list[str] = field(default_factory=list)
+    outcomes: set[str] = field(default_factory=set)
 
     def hear(self, message: Any) -> None:
         if isinstance(message, Counted):
@@ -44,6 +45,8 @@ class Found:
         elif isinstance(message, Sighting):
             where = f"{message.workload}, {message.how}, {message.call}"
             self.breaches.append(f"{message.breach} · {where}")
+        elif isinstance(message, Tabled):
+            self.outcomes.add(message.row)
 
 
 class Kills:
@@ -71,10 +74,32 @@ class Kills:
         """Behind each so-many-th of these kills, kills the recovery around each so-many-th of its calls."""
         return self._of(_RecoveryKillTask(self.recordings, Share(0, every), Share(0, every_call)))
 
+    def of_calls_in(self, directory: str) -> Found:
+        """Kills the workloads around each call that touches that directory, and tells what was shown then."""
+        return self._of(_ShownTask(self.recordings, f"/{directory}/"))
+
     def _of(self, task: Any) -> Found:
         found = Found()
         self._crew.run([task], found.hear, lambda: None)
         return found
+
+
+@dataclass(frozen=True)
+class _ShownTask:
+    recordings: tuple[Recording, ...]
+    where: str
+
+    def work(self, bench: Bench) -> Iterator[Message]:
+        for recording in self.recordings:
+            for event, action in every_kill(recording.events()):
+                if self.where in event.path or self.where in event.target:
+                    yield from self._killed(bench, recording.name, Orders(event.number, action))
+
+    def _killed(self, bench: Bench, workload: str, orders: Orders) -> Iterator[Message]:
+        with _root(bench, {}) as root:
+            assert bench.runner.record(bench.spec.workloads[workload], root, orders).was_killed
+            yield Tabled(f"{bench.runner.recover(bench.spec.recover, root)}", "")
+        yield Counted({"kills": 1})
 
 
 @dataclass(frozen=True)
@@ -103,7 +128,8 @@ class _RecoveryKillTask:
         with _root(bench, killed.left) as root:
             whole = bench.runner.record_recovery(bench.spec.recover, root, Orders())
         inner = [
-            (event, Orders(event.number, action)) for event, action in self.of_calls.mine(every_kill(whole.events))
+            (event, Orders(event.number, action))
+            for event, action in self.of_calls.mine(every_kill(whole.events))
         ]
         for group in grouped(inner):
             cases = [killed.again(bench, event, orders) for event, orders in group]

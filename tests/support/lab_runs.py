@@ -55,6 +55,6 @@ class Recorder:
     def run(self, program: Program, root: Path, orders: Orders = UNDISTURBED) -> Run:
         """The program over that root, to its end or to what was ordered."""
         heard: list[Any] = []
-        self._crew.run([_RunTask(program, root, orders)], heard.append, lambda: None)  # type: ignore[list-item]
+        self._crew.run([_RunTask(program, root, orders)], heard.append, lambda: None)
         (run,) = heard
         return run  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,28 @@ def go_on(root: Path, ctx: Ctx, store: str) -> None:
             record = b"later.%d." % number + b"x" * 50
             with ctx.doing("add", STREAM, _name(record), record):
                 opened.append(record)
+
+
+def remember_interruptions(root: Path) -> dict[str, bool]:
+    """A recovery that shows for ever whether one before it was interrupted."""
+    began, directory = root / "began", os.open(root, os.O_RDONLY)
+    if began.exists():
+        (root / "interrupted").touch()
+    began.touch()
+    os.fsync(directory)
+    began.unlink()
+    os.fsync(directory)
+    os.close(directory)
+    return {"interrupted": (root / "interrupted").exists()}
+
+
+def touch(root: Path, ctx: Ctx) -> None:
+    """Two files, durable one after the other."""
+    directory = os.open(root, os.O_RDONLY)
+    for name in "ab":
+        (root / name).touch()
+        os.fsync(directory)
+    os.close(directory)
 
 
 def little_lab(store: str = "LittleStore", profile: str = "posix-strict", seed: int = 1) -> CrashLab:

@@ -19,7 +19,7 @@ _NO_FILE = 9999
 
 
 def churn(root: Path, ctx: Ctx, seed: int) -> None:
-    """Four hundred calls: names move, are linked, replaced and removed, sizes go up and down, files stay open."""
+    """Four hundred calls: names move, are linked, replaced, removed; sizes change; files stay open."""
     program = _Churn(root, Random(seed))
     for _ in range(STEPS):
         program.step()

@@ -127,7 +127,7 @@ def test_several_lines_in_one_write_are_as_many_marks() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"no json", b'["invoke"]', b'["ack",1]', b'["invoke","1","add"]', b"{}", b'["invoke",1,"a"]\n["invoke",1,"a"]'],
+    [b"no json", b'["invoke"]', b'["ack",1]', b'["invoke","1","add"]', b"{}", b'["invoke",1,"a"]\n' * 2],
 )  # fmt: skip
 def test_what_is_no_mark_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"no mark|Expecting|Extra"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +26,7 @@ from recovery.crashlab.spec import specify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from recovery.crashlab.history import Ctx
     from recovery.crashlab.tree import Tree
@@ -227,7 +227,7 @@ def test_a_recovery_that_changes_its_mind_at_the_third_time_is_found(judged: Cal
 
 def lines(root: Path) -> dict[str, str]:
     """Every line of the file: a key, and its value."""
-    return dict(line.split("=") for line in (root / "file").read_text().splitlines())  # type: ignore[misc]
+    return dict(line.split("=") for line in (root / "file").read_text().splitlines())
 
 
 def add(root: Path, ctx: Ctx, line: str = "more=1") -> None:
@@ -285,7 +285,7 @@ def test_a_store_that_does_not_work_on_behind_a_recovery_is_found(
     judged: Callable[..., Judge],
     go_on: Callable[..., None],
     kinds: set[str],
-    was_acknowledged: bool,  # noqa: FBT001 - a parameter of the test
+    was_acknowledged: bool,
 ) -> None:
     before = History((Op("add", ("k", "1"), 0, *([1] if was_acknowledged else [])),))
     rule = ContinueAfterRecovery(go_on, every=1)

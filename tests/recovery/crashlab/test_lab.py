@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import little_indexed_store
 import pytest
-from little_lab import STORES, indexed_lab, little_lab
+from lab_kills import Kills
+from little_lab import STORES, indexed_lab, little_lab, remember_interruptions, touch
 
 from recovery.crashlab import CrashLab, LabError, preload, violation
 from recovery.crashlab.lab import seconds_of
@@ -120,6 +121,19 @@ def test_a_kill_uncovers_the_mistake(mistake: str, tmp_path: Path) -> None:
     report = indexed_lab(mistake).run(["kill"], jobs=1, out=tmp_path)
 
     assert {one.kind for one in report.violations} >= FOUND_BY_A_KILL[mistake]
+
+
+def test_a_recovery_that_shows_something_else_where_it_was_crashed_is_found(tmp_path: Path) -> None:
+    lab = CrashLab(touch, remember_interruptions, lambda *_: None)
+
+    report = lab.run(["nested"], jobs=1, out=tmp_path)
+    with Kills(lab) as kills:
+        killed = kills.of_recoveries()
+
+    assert found(report) == {("nested", "DIFFERS")}
+    assert len(killed.breaches) > 4
+    assert {breach.partition(" ")[0] for breach in killed.breaches} == {"DIFFERS"}
+    assert "KILL_AFTER 1, create began of the recovery" in killed.breaches[0]
 
 
 def test_the_smallest_crash_is_told_with_what_it_loses_and_where_it_would_hit_one(tmp_path: Path) -> None:
@@ -371,7 +385,7 @@ def test_a_program_that_is_none_is_refused() -> None:
 
 
 def test_functions_that_no_other_process_could_import_are_brought_along() -> None:
-    said = []
+    said: list[str] = []
 
     def workload(root: Path, ctx: Ctx) -> None:
         with ctx.doing("add", "k", len(said)):

@@ -109,7 +109,7 @@ def test_operations_that_overlap_like_a_chain_follow_one_another_only_where_they
 def test_only_what_has_one_certain_value_is_settled() -> None:
     told = history(
         ("add", "one", 1), ("add", "two", 1), ("add", "two", 2), [("add", "race", 1), ("add", "race", 2)],
-        ("?add", "maybe", 1), ("add", "gone", 1), ("delete", "gone"), ("add", "at risk", 1), ("?delete", "at risk"),
+        ("?add", "maybe", 1), ("add", "gone", 1), ("delete", "gone"), ("add", "risk", 1), ("?delete", "risk"),
     )  # fmt: skip
 
     assert {key: writes[-1].value for key, writes in settled(told)} == {("one",): 1, ("two",): 2}
@@ -134,6 +134,7 @@ def test_an_older_or_another_value_is_not_lost_but_wrong() -> None:
 def test_what_was_deleted_comes_back_as_one_breach() -> None:
     assert kinds(DEFAULT, history(K1, GONE), {"k": 1}) == ["RESURRECTED"]
     assert kinds(DEFAULT, history(K1, GONE, GONE), {"k": 1}) == ["RESURRECTED"]
+    assert kinds(DEFAULT, history(K1, [GONE, GONE]), {"k": 1}) == ["RESURRECTED"]
     assert kinds(NoResurrection(), history(K1, MAYBE_GONE), {"k": 1}) == []
 
 

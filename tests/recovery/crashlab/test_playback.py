@@ -11,24 +11,27 @@ import pytest
 import random_files
 from lab_runs import Recorder
 
-from recovery.crashlab import FailedSync, Refused, ShortWrite, SimulatedDisk, Verb, When, preload, tree
+from recovery.crashlab import FailedSync, Refused, ShortWrite, SimulatedDisk, When, preload, tree
 from recovery.crashlab.corners import exhaustive_fates
 from recovery.crashlab.fates import KeepAll, LoseAll, RandomFate, Tearing
 from recovery.crashlab.outcome import Answered
-from recovery.crashlab.platter import Platter
 from recovery.crashlab.playback import Ignored, Playback
 from recovery.crashlab.profile import PROFILES
 from recovery.crashlab.recording import tape_of
 from recovery.crashlab.tape import Call, Event, Flag, decode, encode_all
+from recovery.crashlab.trace import SYNCING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from recovery.crashlab.fates import Fate
+    from recovery.crashlab.platter import Platter
+    from recovery.crashlab.trace import Operation
 
 STRICT = PROFILES["posix-strict"]
 NOTHING = Ignored()
+ALL_LOST = LoseAll()
 DURABLE, DIRECTORY = int(Flag.DURABLE), int(Flag.DIRECTORY)
 
 needs_recorder = pytest.mark.skipif(bool(preload.why_not()), reason=preload.why_not() or "nothing is missing")
@@ -50,7 +53,7 @@ def cut(platter: Platter, fate: Fate) -> Platter:
     return platter.after_cut(fate.survivors(platter.pending()))
 
 
-def left(playback: Playback, fate: Fate = LoseAll()) -> dict[str, bytes]:  # noqa: B008 - a value
+def left(playback: Playback, fate: Fate = ALL_LOST) -> dict[str, bytes]:
     return tree.seen_tree(cut(playback.platter, fate))
 
 
@@ -193,7 +196,8 @@ def test_a_write_waits_for_its_file_s_sync_and_a_name_for_its_directory_s() -> N
 
 def test_a_write_with_o_dsync_is_durable_with_the_size_that_it_needs_and_no_more() -> None:
     playback = played(
-        create("a", 1), sync_names(), write(1, b"x" * 600), write(1, b"d" * 512, 1024, DURABLE), write(1, b"y", 4000)
+        create("a", 1), sync_names(), write(1, b"x" * 600), write(1, b"d" * 512, 1024, DURABLE),
+        write(1, b"y", 4000),
     )  # fmt: skip
 
     assert left(playback) == {"a": bytes(1024) + b"d" * 512}
@@ -274,7 +278,7 @@ def test_no_crash_leaves_a_file_that_was_moved_without_any_name(error: int) -> N
     draw = Random(error)
     for number in range(120):
         playback = _moved_about(draw, error)
-        fates = [LoseAll(), KeepAll(), *(RandomFate(draw.getrandbits(40)) for _ in range(8))]
+        fates: list[Fate] = [LoseAll(), KeepAll(), *(RandomFate(draw.getrandbits(40)) for _ in range(8))]
         for fate in fates:
             contents = set(left(playback, fate).values())
             assert contents >= {b"0", b"1", b"2"}, (number, fate)
@@ -304,7 +308,8 @@ def _moved_about(draw: Random, error: int) -> Playback:
 
 def test_a_directory_that_was_moved_below_its_own_child_is_no_endless_tree() -> None:
     playback = played(
-        mkdir("a", 1), mkdir("a/b", 2), sync_names(), sync_names("a", 1), rename("a/b", "c"), rename("a", "c/a")
+        mkdir("a", 1), mkdir("a/b", 2), sync_names(), sync_names("a", 1), rename("a/b", "c"),
+        rename("a", "c/a"),
     )  # fmt: skip
     pending = playback.platter.pending()
 
@@ -317,7 +322,7 @@ def test_a_directory_that_was_moved_below_its_own_child_is_no_endless_tree() -> 
 def test_links_live_each_for_itself() -> None:
     made = create("a", 1), write(1, b"x"), sync(1), sync_names(), link("a", "b"), unlink("a")
     playback = played(*made)
-    fates = (LoseAll(), KeepAll(), *map(RandomFate, range(60)))
+    fates: list[Fate] = [LoseAll(), KeepAll(), *map(RandomFate, range(60))]
 
     assert seen(playback) == {"b": b"x"}
     assert {tuple(left(playback, fate)) for fate in fates} == {("a",), ("b",), ("a", "b"), ()}
@@ -376,12 +381,12 @@ def test_what_the_recorder_has_not_seen_is_found_in_the_directory(
     tree.lay_out(playback.platter, tmp_path)
     assert tree.differences(playback.platter, tmp_path, NOTHING) == {}
 
-    changes = {
-        "made": lambda: (tmp_path / "new").touch(),
-        "directory": lambda: (tmp_path / "e").mkdir(),
-        "removed": lambda: (tmp_path / "a").unlink(),
+    changes: dict[str, Callable[[], object]] = {
+        "made": (tmp_path / "new").touch,
+        "directory": (tmp_path / "e").mkdir,
+        "removed": (tmp_path / "a").unlink,
         "bytes": lambda: (tmp_path / "a").write_bytes(b"y"),
-        "gone": lambda: (tmp_path / "d").rmdir(),
+        "gone": (tmp_path / "d").rmdir,
     }
     changes[change]()
 
@@ -406,8 +411,13 @@ def recorded(disk: SimulatedDisk) -> list[Event]:
 def states_of_disk(disk: SimulatedDisk, seed: int) -> dict[int, list[str]]:
     """What cuts before each sync of the workload, and at its end, leave of the disk itself."""
     found: dict[int, list[str]] = {}
-    copies = {}
-    disk.watch(lambda one: copies.setdefault(one.number, disk.copy()) if "sync" in one.verb else None)
+    copies: dict[int, SimulatedDisk] = {}
+
+    def keep(operation: Operation) -> None:
+        if operation.verb in SYNCING:
+            copies[operation.number] = disk.copy()
+
+    disk.watch(keep)
     random_files.churn_simulated(disk.root(), seed)
     copies[0] = disk
     for number, copy in copies.items():
@@ -457,11 +467,7 @@ def test_the_same_holds_where_the_disk_fails(seed: int) -> None:
 
     states = states_of_disk(disk, seed)
 
-    refused = {
-        one.number
-        for one in disk.trace
-        if one.outcome != "done" and one.verb in (Verb.SYNC, Verb.SYNC_DIRECTORY)
-    }
+    refused = {one.number for one in disk.trace if one.outcome != "done" and one.verb in SYNCING}
     told = states_of_tape(recorded(disk))
     assert told == {number: states[number] for number in told}
     assert states.keys() - told.keys() <= refused

@@ -71,7 +71,7 @@ def test_every_state_of_ext4_is_one_of_any_disk_with_sectors_of_4096(seed: int) 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_state_with_sectors_of_4096_is_one_with_sectors_of_512(seed: int) -> None:
-    """Each file is as long as it may be there, and each of its sectors is an old one or any that was written."""
+    """Each file is as long as it may be there, and each of its sectors an old one or any that was written."""
     found = 0
     for (wide, survivors), narrow in zip(
         states("sector-4k", seed),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import file_programs
 import little_indexed_store as little
 import pytest
-from lab_runs import Recorder
+from lab_runs import UNDISTURBED, Recorder
 
 from recovery.crashlab import preload, tape
 from recovery.crashlab.history import history_of
@@ -83,7 +83,7 @@ unlink records/table-1
 write records/log-2 10
 datasync records/log-2
 """
-"""A little store is made, two records are appended, with a checkpoint between them. (LMDB tries its directory.)"""
+"""A little store is made, two records are appended, with a checkpoint between them."""
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def changes_in(seen: Path, root: Path) -> Iterator[Call]:
 # ── armed by the environment ────────────────────────────────────────────────────────────────────────────────
 
 
-def record(argv: list[str], root: Path, place: Path, orders: Orders = Orders()) -> list[Event]:
+def record(argv: list[str], root: Path, place: Path, orders: Orders = UNDISTURBED) -> list[Event]:
     """Any program, with nothing of the laboratory around it."""
     place.unlink(missing_ok=True)
     place.with_name(f"{place.name}.shared").unlink(missing_ok=True)
