@@ -11,8 +11,8 @@ from recovery.shell.entry_cells import free_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from recovery.shell.columns import Cell, Row
     from recovery.fields import Field
+    from recovery.shell.columns import Cell, Row
 
 _TABLE_MAX = 8
 _END = 4

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recovery import anatomy
+from recovery.fields import Field
 from recovery.shell.exhibit import Exhibit
 from recovery.shell.exits import CannotDo
-from recovery.fields import Field
 from recovery.shell.journal_rows import JournalListing
 from recovery.shell.log_rows import LogListing
 from recovery.shell.tally import counted
