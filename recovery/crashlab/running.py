@@ -167,6 +167,8 @@ class Runner:
         try:
             os.setpgid(0, 0)
             _hear_signals()
+            # Seldom: a collection copies every page that the child shares with its parent.
+            gc.set_threshold(50_000)
             inside = Inside()
             with file.open("wb", buffering=0) as pipe:
                 for job in jobs:

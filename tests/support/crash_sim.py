@@ -381,7 +381,7 @@ def history(seed: int, steps: int = HISTORY_STEPS) -> Figures:
 
 # ── the run ───────────────────────────────────────────────────────────────────────────────────────────────
 
-WORKLOADS = 26
+WORKLOADS = 17
 HISTORIES = 500
 
 

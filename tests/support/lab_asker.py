@@ -12,7 +12,7 @@ import sys
 from recovery.crashlab import LabError, Progress
 from recovery.proving.lab import ledgerstore_lab
 
-BUDGET_S = {"model": 25.0, "kill": 12.0, "errors": 15.0, "nested": 12.0, "rot": 12.0}
+BUDGET_S = {"model": 15.0, "kill": 6.0, "errors": 15.0, "nested": 6.0, "rot": 6.0}
 
 
 class Seen(Exception):

@@ -20,7 +20,7 @@ from recovery.crashlab.fates import LoseAll
 from recovery.crashlab.history import NEVER, History
 from recovery.crashlab.judge import trouble
 from recovery.crashlab.layers.model import moments
-from recovery.crashlab.layers.task import Counted, NotCovered, Sighting, Tabled, grouped, histories
+from recovery.crashlab.layers.task import Counted, Sighting, Tabled, grouped, histories
 from recovery.crashlab.oracles import Breach, LastSyncUnwitnessed, OpenSucceedsOrNamed
 from recovery.crashlab.outcome import Answered
 from recovery.crashlab.rot import damages, in_turns
@@ -64,7 +64,7 @@ class _Base:
 
 @dataclass(frozen=True)
 class RotTask:
-    """Damage after damage, over all bases in turns."""
+    """Damage after damage, over all bases in turns; there is no end to them but the budget's."""
 
     recordings: tuple[Recording, ...]
     share: Share
@@ -90,8 +90,6 @@ class RotTask:
             outcomes = bench.judge.outcomes([mutant.image for mutant in mutants])
             for mutant, outcome in zip(mutants, outcomes, strict=True):
                 yield from mutant.judged(outcome)
-        if self.share.index == 0 and self.share.is_over:
-            yield NotCovered("damages without end: as many as its share of the budget had room for")
 
 
 class _Mutant:

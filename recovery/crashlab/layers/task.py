@@ -192,7 +192,7 @@ def shuffled(items: Iterable[_Item], *seed: object) -> list[_Item]:
     return drawn
 
 
-def grouped(items: Iterable[_Item], size: int = 24) -> Iterator[list[_Item]]:
+def grouped(items: Iterable[_Item], size: int = 40) -> Iterator[list[_Item]]:
     """So many at a time, to be recovered in one child."""
     waiting = iter(items)
     while group := list(islice(waiting, size)):
