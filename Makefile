@@ -29,7 +29,7 @@ test-slow: setup ## run the tests that take minutes: a hundred thousand mutated 
 	$(BIN)/pytest -n auto -m slow
 
 crash-sim: setup ## crash the store in more than twenty thousand ways on a simulated disk (four minutes)
-	$(BIN)/python tests/support/crash_sim.py
+	$(BIN)/python tests/support/crash_sim.py $(CRASH_SIM)
 
 crash: setup ## crash the store in every way the laboratory knows, real power cuts among them (ten minutes)
 	$(BIN)/ledgerstore crash run --budget 10m --out .crash $(CRASH)

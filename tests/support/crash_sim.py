@@ -1,6 +1,7 @@
 """The crash simulation of the real store: every durable operation of seeded workloads, every fate, no loss.
 
     python tests/support/crash_sim.py                 all of it, as `make crash-sim` does
+    python tests/support/crash_sim.py quick           less than half of it, as CI does
     python tests/support/crash_sim.py workload 17     one workload again, as a violation names it
     python tests/support/crash_sim.py history 17      one random history again
 
@@ -383,6 +384,7 @@ def history(seed: int, steps: int = HISTORY_STEPS) -> Figures:
 
 WORKLOADS = 17
 HISTORIES = 500
+QUICK = (7, 200)
 
 
 def _task(task: tuple[str, int]) -> Figures:
@@ -393,10 +395,10 @@ def _task(task: tuple[str, int]) -> Figures:
     return explore(seed) if what == "workload" else history(seed)
 
 
-def run_all(jobs: int) -> Figures:
+def run_all(jobs: int, workloads: int = WORKLOADS, histories: int = HISTORIES) -> Figures:
     """All of it, over so many processes; the same for any number of them."""
-    tasks = [("workload", seed) for seed in range(WORKLOADS)]
-    tasks += [("history", seed) for seed in range(HISTORIES)]
+    tasks = [("workload", seed) for seed in range(workloads)]
+    tasks += [("history", seed) for seed in range(histories)]
     total = Figures()
     with get_context("spawn").Pool(jobs) as pool:
         for figures in pool.imap_unordered(_task, tasks):
@@ -406,7 +408,14 @@ def run_all(jobs: int) -> Figures:
 
 def main(arguments: list[str]) -> int:
     started = time.monotonic()
-    total = _task((arguments[0], int(arguments[1]))) if arguments else run_all(cpu_count() or 1)
+    jobs = cpu_count() or 1
+    match arguments:
+        case ["quick"]:
+            total = run_all(jobs, *QUICK)
+        case [what, seed]:
+            total = _task((what, int(seed)))
+        case _:
+            total = run_all(jobs)
     for violation in total.violations[:_VIOLATIONS_MAX]:
         print(violation)
     print(f"crash-sim: {total} · {time.monotonic() - started:.0f} s")
