@@ -68,10 +68,8 @@ def _content(reader: JournalReader, group: Group) -> Torn:
 
 def _damage(path: Path, group: Group, dice: Random) -> None:
     at = dice.randrange(group.start, group.end)
-    match dice.choice(["truncated", "behind", "sector"]):
-        case "truncated":
-            with path.open("r+b") as file:
-                file.truncate(at)
+    # Never shorter: a journal is filled, durably, before it has a name.
+    match dice.choice(["behind", "sector"]):
         case "behind":
             _zero(path, at, group.end)
         case "sector":
