@@ -55,13 +55,15 @@ def test_no_kill_inside_a_commit_of_the_index_makes_it_pass_for_damaged() -> Non
 
 
 @pytest.mark.slow
-def test_a_kill_around_every_call_loses_nothing_that_was_answered(kills: Kills) -> None:
+def test_a_kill_around_each_fifth_call_loses_nothing_that_was_answered(kills: Kills) -> None:
+    """Around every call of all workloads it is `make crash` that kills."""
     events = [event for recording in kills.recordings for event in recording.events()]
 
-    found = kills.of_workloads()
+    found = kills.of_workloads(every=5)
 
     assert found.breaches == []
-    assert found.counts == {"kills": sum(1 for _ in every_kill(events))}
+    assert found.counts.keys() == {"kills"}
+    assert found.counts["kills"] * 5 >= sum(1 for _ in every_kill(events))
     calls = {event.path for event in events if event.call is not Call.MARK}
     assert {path.split("/")[1] for path in calls if "/" in path} >= {"journal", "ledgers", "LOCK"}
     assert any(path.endswith("data.mdb") for path in calls)
@@ -69,7 +71,7 @@ def test_a_kill_around_every_call_loses_nothing_that_was_answered(kills: Kills) 
 
 
 @pytest.mark.slow
-def test_a_kill_around_every_call_of_a_recovery_loses_nothing_either(kills: Kills) -> None:
+def test_a_kill_around_every_call_of_some_recoveries_loses_nothing_either(kills: Kills) -> None:
     found = kills.of_recoveries(every=250)
 
     assert found.breaches == []
