@@ -28,7 +28,7 @@ test: setup ## run the tests (a minute)
 test-slow: setup ## run the tests that take minutes: a hundred thousand mutated files
 	$(BIN)/pytest -n auto -m slow
 
-crash-sim: setup ## crash the store in more than twenty thousand ways on a simulated disk (four minutes)
+crash-sim: setup ## crash the store in forty thousand ways on a simulated disk (eight minutes)
 	$(BIN)/python tests/support/crash_sim.py $(CRASH_SIM)
 
 crash: setup ## crash the store in every way the laboratory knows, real power cuts among them (ten minutes)
@@ -37,7 +37,7 @@ crash: setup ## crash the store in every way the laboratory knows, real power cu
 crash-quick: setup ## the same for three minutes
 	$(BIN)/ledgerstore crash run --budget 3m --out .crash $(CRASH)
 
-mutants: setup ## plant sixty bugs in copies of the code, and see that each is found (six minutes)
+mutants: setup ## plant seventy bugs in copies of the code, and see that each is found (eight minutes)
 	$(BIN)/python tests/support/mutants.py --quick $(MUTANTS)
 
 mutation-score: setup ## the same, asking the crash laboratory first; writes docs/mutants.json (fifteen minutes)

@@ -382,7 +382,7 @@ def history(seed: int, steps: int = HISTORY_STEPS) -> Figures:
 
 # ── the run ───────────────────────────────────────────────────────────────────────────────────────────────
 
-WORKLOADS = 17
+WORKLOADS = 26
 HISTORIES = 500
 QUICK = (7, 200)
 
