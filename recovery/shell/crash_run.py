@@ -74,7 +74,7 @@ def command(
     \b
     Examples:
       ledgerstore crash run --budget 60s
-      ledgerstore crash run --layers model,kill --budget 10m --out /tmp/report
+      ledgerstore crash run --layers model,kill --budget 10m --out my-report
       ledgerstore crash run my_store_lab.py:lab --profile ext4-ordered --json | jq '.violations'
     """
     wanted = _layers(layers)
