@@ -86,7 +86,7 @@ class Filling:
     def notice(self) -> None:
         """Looks whether the next journal will be needed."""
         active = self._journals.active
-        if active is not None and active.is_half_full and active.journal_id != self._noticed:
+        if active is not None and active.journal_id != self._noticed and active.is_half_full:
             self._noticed = active.journal_id
             self._worker.wake()
 

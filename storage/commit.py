@@ -87,10 +87,9 @@ class Committer:
 
     # ── what callers ask for ─────────────────────────────────────────────────────────────────────────
 
-    def append(self, ledger_id: int, access: Access, payloads: Sequence[bytes]) -> range:
-        """The ids of the payloads, behind the ledger's last entry, when a crash can no longer lose them."""
-        run = self._wait_through(lambda tail: tail.append(payloads, access), ledger_id, access)
-        return range(run.first_id, run.first_id + len(run.payloads))
+    def append(self, ledger_id: int, access: Access, payloads: Sequence[bytes]) -> Run:
+        """The payloads with ids behind the ledger's last entry, when a crash can no longer lose them."""
+        return self._wait_through(lambda tail: tail.append(payloads, access), ledger_id, access)
 
     def place(self, access: Access, entry: Entry) -> None:
         """Returns when a crash can no longer lose the entry, whose id the caller has chosen."""
@@ -112,12 +111,12 @@ class Committer:
 
     def enter(self, tail: Tail, access: Access, make: Callable[[Tail], Run]) -> tuple[Run, Turn[Load]] | None:
         """The run and the turn it goes with; `None` while there is no room, or the ledger is held."""
-        with self.turnstile.lock:
+        turnstile = self.turnstile
+        with turnstile.lock:
             self._check_open()
             if tail.is_held or self._is_full():
                 return None
-            run = self._take_along(tail, access, make)
-            return run, self.turnstile.enter()
+            return self._take_along(tail, access, make), turnstile.enter()
 
     def submit(self, ledger_id: int, access: Access, payload: bytes) -> Future[int]:
         """The id as a future; goes with the next turn, whoever leads it."""
@@ -194,6 +193,8 @@ class Committer:
                 statement = make()
                 if statement is not None:
                     statements.append(statement)
+                if tail.has_news:
+                    self.turnstile.open.load.decided.append(tail)
             except BaseException:
                 # A Ctrl-C in between: a fence that nobody writes would refuse every add.
                 if len(statements) == count:
@@ -238,9 +239,11 @@ class Committer:
         load, handed_out = self.turnstile.open.load, tail.handed_out
         count = len(load.runs)
         try:
-            tail.admit(access)
+            if access is not tail.admitted:
+                self._admit(tail, access, load)
             run = make(tail)
-            load.add(run)
+            load.size += run.size  # first: what counts too much wastes room, what counts too little has none
+            load.runs.append(run)
         except BaseException:
             # A Ctrl-C in between: ids that were handed out and that no run has would be missing for ever.
             if len(load.runs) == count:
@@ -248,8 +251,15 @@ class Committer:
             raise
         return run
 
+    @staticmethod
+    def _admit(tail: Tail, access: Access, load: Load) -> None:
+        tail.admit(access)
+        if tail.has_news:
+            load.decided.append(tail)
+
     def _check_open(self) -> None:
-        self._latch.check_writes()
+        if not self._latch.is_open:
+            self._latch.check_writes()
         refused = self.turnstile.open.load.refused
         if refused is not None:
             raise self.as_told(refused)
@@ -310,10 +320,11 @@ class Committer:
     def stages(self, load: Load) -> Iterator[None]:
         """One turn in its order, stopping wherever another thread could come in between."""
         try:
-            self._latch.check_turn()
+            if self._latch.failure is not None:
+                raise self._latch.failure  # itself: for who would write, not for who asks
             full = load.refused
             try:
-                if not full:
+                if load.decided and not full:
                     self._declare(load)
                 for step in () if full else grouping.steps(load, self._limits.group_size_max):
                     journal = self._write(step)
@@ -332,7 +343,8 @@ class Committer:
                 self._sync(unsure)
             if load.wants_freeze or self._slot.tables.active.size >= self._limits.memtable_size_max:
                 self._freeze()
-            _raise_if(full)
+            if full is not None:
+                raise full
         except BaseException as error:
             self._fail(load, error)
             raise
@@ -340,7 +352,7 @@ class Committer:
     def _declare(self, load: Load) -> None:
         """Whoever reads an entry behind a crash must know its digest type: rows before the first entry."""
         revisions = {}
-        for tail in load.news:
+        for tail in load.decided:
             # Before it is compared: what another decides from here on the next turn compares.
             tail.has_news = False
             if self._registry.contradicts(tail.facts):
@@ -349,13 +361,15 @@ class Committer:
             self._registry.declare(revisions)
 
     def _write(self, step: Step) -> JournalWriter:
-        keys, journal = step.keys, self._journals.active
-        missing = keys if journal is None else journal.lacks(keys)
-        if journal is None or not journal.has_room(step.group, grouping.key_records_size(missing)):
+        group, journal = step.group, self._journals.active
+        missing = step.keys({} if journal is None else journal.keyed)
+        if journal is None or not journal.has_room(group, grouping.key_records_size(missing)):
             # A new one needs them all.
-            journal = self._journals.with_room(step.group, grouping.key_records_size(keys))
-            missing = journal.lacks(keys)
-        journal.write(grouping.with_keys(step.group, missing), self._durable_up_to)
+            journal = self._journals.with_room(group, grouping.key_records_size(step.keys({})))
+            missing = step.keys(journal.keyed)
+        if missing:
+            group = grouping.with_keys(group, missing)
+        journal.write(group, self._durable_up_to)
         # Before the sync, and right all the same: after one that fails nothing more is written there.
         journal.keyed.update(missing)
         return journal
@@ -463,11 +477,6 @@ class Committer:
     def begin(self) -> Turn[Load] | None:
         """Takes the open turn, to be played stage by stage; `None` while another is under way."""
         return self.turnstile.begin()
-
-
-def _raise_if(error: BaseException | None) -> None:
-    if error is not None:
-        raise error
 
 
 def _nobody() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,26 +42,36 @@ class Deletion:
     is_done: bool = False
 
 
-@dataclass(slots=True)
 class Load:
     """What callers have put into one turn."""
 
-    runs: list[Run] = field(default_factory=list)
-    statements: list[Statement] = field(default_factory=list)
-    deletions: list[Deletion] = field(default_factory=list)
-    size: int = 0
-    pending: deque[tuple[Future[int], Run]] = field(default_factory=deque)
-    unawaited: list[Run] = field(default_factory=list)
-    """Of the runs those for which nobody waits."""
-    wants_seal: bool = False
-    wants_freeze: bool = False
-    refused: BaseException | None = None
-    """Why it will not be done: space for an earlier turn was missing, and ids were handed back."""
+    __slots__ = (
+        "decided",
+        "deletions",
+        "pending",
+        "refused",
+        "runs",
+        "size",
+        "statements",
+        "unawaited",
+        "wants_freeze",
+        "wants_seal",
+    )
 
-    @property
-    def news(self) -> list[Tail]:
-        """The ledgers among its own of which something was decided."""
-        return [tail for tail in _tails(self.runs, self.statements) if tail.has_news]
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.statements: list[Statement] = []
+        self.deletions: list[Deletion] = []
+        self.size = 0
+        self.decided: list[Tail] = []
+        """Ledgers of which something was decided, and is to be written down before their first entry."""
+        self.pending: deque[tuple[Future[int], Run]] = deque()
+        self.unawaited: list[Run] = []
+        """Of the runs those for which nobody waits."""
+        self.wants_seal = False
+        self.wants_freeze = False
+        self.refused: BaseException | None = None
+        """Why it will not be done: space for an earlier turn was missing, and ids were handed back."""
 
     @property
     def is_done(self) -> bool:
@@ -74,10 +84,6 @@ class Load:
         """Whether anything of it is lost if it is not done."""
         return bool(self.runs or self.statements or self.deletions)
 
-    def add(self, run: Run) -> None:
-        self.size += run.size  # first: what counts too much wastes room, what counts too little has none
-        self.runs.append(run)
-
 
 class Step(NamedTuple):
     """One group of a turn, and what is durable with it."""
@@ -86,25 +92,32 @@ class Step(NamedTuple):
     runs: Sequence[Run] = ()
     statements: Sequence[Statement] = ()
 
-    @property
-    def keys(self) -> dict[int, bytes]:
-        """The keys of its ledgers, those that are known."""
-        keys = {}
-        for tail in _tails(self.runs, self.statements):
-            if (key := tail.facts.master_key) is not None:
-                keys[tail.ledger_id] = key
-        return keys
+    def keys(self, keyed: Mapping[int, bytes]) -> dict[int, bytes]:
+        """The keys of its ledgers that are known, but for those among these: a ledger that was made again may
+        have another one than these say."""
+        missing = {}
+        tails = [run.tail for run in self.runs]
+        if self.statements:
+            tails += [one.tail for one in self.statements]
+        for tail in tails:
+            key = tail.facts.master_key
+            if key is not None and keyed.get(tail.ledger_id) != key:
+                missing[tail.ledger_id] = key
+        return missing
 
 
-def _tails(runs: Sequence[Run], statements: Sequence[Statement]) -> list[Tail]:
-    return [run.tail for run in runs] + [one.tail for one in statements]
-
-
-def steps(load: Load, size_max: int) -> Iterator[Step]:
+def steps(load: Load, size_max: int) -> Iterable[Step]:
     """The turn in groups of at most this size; only a single larger entry makes a larger one.
 
     What is said of ledgers stands behind all entries: a fence must not be durable before what it follows.
     """
+    runs = load.runs
+    if runs and load.size <= size_max and not load.statements:
+        return (Step(_group(runs, load.size), runs),)
+    return _several(load, size_max)
+
+
+def _several(load: Load, size_max: int) -> Iterator[Step]:
     groups = list(_groups(load, size_max))
     for group, runs in groups[:-1]:
         yield Step(group, runs)
@@ -151,12 +164,17 @@ def _parts(run: Run, size_max: int) -> Iterator[Run]:
 def _part(run: Run, part: slice, size: int, length: int) -> Run:
     first_id = run.first_id + part.start
     fronts, payloads = run.fronts[part], run.payloads[part]
-    return Run(run.tail, first_id, fronts, payloads, size, length, run.confirmed, whole=run)
+    last_id = first_id + len(payloads) - 1
+    return Run(run.tail, first_id, last_id, fronts, payloads, size, length, run.confirmed, whole=run)
 
 
 def _group(members: Sequence[Run], size: int) -> Group:
-    records = chain.from_iterable(zip(run.fronts, run.payloads, strict=True) for run in members)
-    buffers = list(chain.from_iterable(records))
+    buffers: list[bytes] = []
+    for run in members:
+        if len(run.payloads) == 1:  # so common, and so much cheaper
+            buffers += (run.fronts[0], run.payloads[0])
+        else:
+            buffers += chain.from_iterable(zip(run.fronts, run.payloads, strict=True))
     count = len(buffers) // 2
     # Of a run that was too large for one group a part may be kept; that is said where it is offered.
     is_atomic = count > len(members)

@@ -18,11 +18,12 @@ from storage.codec.seal import GroupFlag, Seal
 from storage.position import JournalPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from storage.files import Directory, WriteFile
 
 _ATOMIC_MARK_SIZE = len(seal_codec.encode_atomic_mark())
+_SMALL = 16 << 10
 
 
 class Group(NamedTuple):
@@ -112,15 +113,12 @@ class JournalWriter:
 
     @property
     def is_half_full(self) -> bool:
-        return self.end > self.room
-
-    def lacks(self, keys: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Those of the keys that are not logged here: a ledger that was made again may have another."""
-        keyed = self.keyed
-        return {ledger_id: key for ledger_id, key in keys.items() if keyed.get(ledger_id) != key}
+        return 2 * self.end > self._filled_until
 
     def has_room(self, group: Group, more: int = 0) -> bool:
-        return group.space(self._alignment, more) <= self.room
+        size, room = group.size + more, self._filled_until - self.end
+        # Far from the end first: whatever the padding comes to, it is less than this.
+        return size + 3 * self._alignment <= room or group.space(self._alignment, more) <= room
 
     def write(self, group: Group, durable_up_to: JournalPosition) -> None:
         """Writes the group at the end; not durable, and not part of the journal, until `sync` returns."""
@@ -134,21 +132,29 @@ class JournalWriter:
             group.record_count,
             group.flags,
         )
-        with self._assembled(group, seal) as content:
-            self._written_until = self.end + len(content)
-            self._file.write(self.end, (content,))
+        if group.size <= _SMALL:
+            self._put(seal_codec.join_group(group.buffers, group.size, seal, self._alignment))
+        else:
+            with self._assembled(group, seal) as content:
+                self._put(content)
         self.needs_vouching = group.record_count > 0
+
+    def _put(self, content: bytes | memoryview) -> None:
+        self._written_until = self.end + len(content)
+        self._file.write(self.end, (content,))
 
     def _assembled(self, group: Group, seal: Seal) -> memoryview:
         """The whole group in one piece, until the next one takes its place."""
-        # The same memory for each group: fresh memory costs more than what is copied into it.
+        # The same memory for each large group: fresh memory costs more than what is copied into it.
         assembly = self._assembly
         assembly.seek(0)
         assembly.writelines(seal_codec.begin(seal))
         assembly.writelines(group.buffers)
         assembly.write(seal_codec.encode_padding(seal, assembly.tell(), self._alignment))
         end = assembly.tell()
-        assembly.write(seal_codec.encode_checksum(crc32c(assembly.getbuffer()[:end])))
+        with assembly.getbuffer() as summed:
+            checksum = crc32c(summed[:end])
+        assembly.write(seal_codec.encode_checksum(checksum))
         return assembly.getbuffer()[: end + seal_codec.CHECKSUM_SIZE]
 
     def sync(self) -> JournalPosition:

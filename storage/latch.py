@@ -17,19 +17,17 @@ class Latch:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._failure: BaseException | None = None
+        self.is_open = True
+        """Whether everything may be done: nothing has failed, and nobody closes it."""
+        self.failure: BaseException | None = None
+        """The first error that stopped the store from writing."""
         self._gone: type[StoreClosed | ForkedStore] | None = None
         self._is_closing = False
 
     @property
-    def failure(self) -> BaseException | None:
-        """The first error that stopped the store from writing."""
-        return self._failure
-
-    @property
     def has_ended(self) -> bool:
         """Whether waiting for anything to be written is in vain."""
-        return self._is_closing or self._gone is not None or self._failure is not None
+        return self._is_closing or self._gone is not None or self.failure is not None
 
     @property
     def is_closed(self) -> bool:
@@ -37,22 +35,26 @@ class Latch:
 
     def fail(self, error: BaseException) -> None:
         """From here on nothing is written; the first error is the one that is told."""
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
+        self.is_open = False
 
     def begin_close(self) -> bool:
         """From here on nothing is added; whether the caller is the one to close it."""
         is_first = not self._is_closing and self._gone is None
         self._is_closing = True
+        self.is_open = False
         return is_first
 
     def close(self) -> None:
         """From here on nothing is answered."""
         self._gone = self._gone or StoreClosed
+        self.is_open = False
 
     def fork(self) -> None:
         """This process is a copy of the one that owns the store."""
         self._gone = ForkedStore
+        self.is_open = False
 
     def check_reads(self) -> None:
         """Raises unless entries can be read."""
@@ -70,15 +72,10 @@ class Latch:
             self.check_reads()
             raise
 
-    def check_turn(self) -> None:
-        """Raises the first error itself, if there was one: for who would write, not for who asks."""
-        if self._failure is not None:
-            raise self._failure
-
     def check_writes(self) -> None:
         """Raises unless entries can be added."""
         self.check_reads()
         if self._is_closing:
             raise StoreClosed(self.path)
-        if self._failure is not None:
-            raise StoreFailed(self.path) from self._failure
+        if self.failure is not None:
+            raise StoreFailed(self.path) from self.failure

@@ -66,8 +66,11 @@ class Ledger:
 
     def append(self, payload: Payload) -> int:
         """The id of the new entry, when a crash can no longer lose it."""
-        self._latch.check_reads()
-        return self._committer.append(self.id, self._access, (self._checked(payload),)).start
+        if not self._latch.is_open:
+            self._latch.check_writes()
+        if not (type(payload) is bytes and len(payload) <= self._small):
+            payload = self._checked(payload)
+        return self._committer.append(self.id, self._access, (payload,)).first_id
 
     def append_many(self, payloads: Iterable[Payload]) -> range:
         """The ids of the new entries, consecutive, when a crash can no longer lose any of them.
@@ -77,7 +80,10 @@ class Ledger:
         """
         self._latch.check_reads()
         checked = self._checked_all(list(payloads))
-        return self._committer.append(self.id, self._access, checked) if checked else range(0)
+        if not checked:
+            return range(0)
+        run = self._committer.append(self.id, self._access, checked)
+        return range(run.first_id, run.last_id + 1)
 
     def submit(self, payload: Payload) -> Future[int]:
         """The id of the new entry as a future, done when a crash can no longer lose it.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 LENGTH_WORD_SIZE = 4
 LOG_ID_MAX = 0x7FFF_FFFF
 _OFFSET_MAX = 0xFFFF_FFFF
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class JournalPosition:
-    """The offset of a record's length word in a journal. Ordered as the journals were written."""
+class JournalPosition(NamedTuple):
+    """The offset of a record's length word in a journal. Ordered as the journals were written.
+
+    Each group of adds makes one: a tuple costs a third of what a frozen dataclass does.
+    """
 
     journal_id: int
     offset: int

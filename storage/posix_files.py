@@ -107,7 +107,10 @@ class PosixWriteFile(_Descriptor):
         if self._descriptor < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))  # fdatasync itself answers with a ValueError
         # Content and size; the times of the file are worth no second write.
-        _sync(self._descriptor, _sync_data)
+        if _FULL_SYNC is None:
+            _sync_data(self._descriptor)
+        else:
+            _sync(self._descriptor, _sync_data)
 
 
 class PosixLock(_Descriptor):
@@ -210,12 +213,12 @@ def _behind(batch: list[bytes | memoryview], written: int) -> list[bytes | memor
 
 
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def _sync(descriptor: int, system_sync: Callable[[int], None]) -> None:
-    full_sync = getattr(fcntl, "F_FULLFSYNC", None)
-    if full_sync is not None:  # macOS: fsync alone leaves the data in the drive's cache
-        fcntl.fcntl(descriptor, full_sync)
+    if _FULL_SYNC is not None:  # macOS: fsync alone leaves the data in the drive's cache
+        fcntl.fcntl(descriptor, _FULL_SYNC)
     else:
         system_sync(descriptor)
 

@@ -53,6 +53,7 @@ class Store:
         self._committer = parts.committer
         self._latch = parts.latch
         self._reading = parts.reading
+        self._slot = parts.slot
         config = parts.config
         self._checkpoints = hire("ledgerstore-checkpoint", parts.checkpointer.step, self._fail)
         self._filling = Filling(parts.journals, hire, self._fail)
@@ -145,7 +146,7 @@ class Store:
             self._fail(error)
 
     def _wake_workers(self) -> None:
-        frozen = self._parts.slot.tables.frozen
+        frozen = self._slot.tables.frozen
         if frozen is not None and (self._frozen is None or self._frozen() is not frozen):
             self._frozen = ref(frozen)  # as no more than that: a table must go when it is written down
             self._checkpoints.wake()

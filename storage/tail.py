@@ -41,6 +41,7 @@ class LedgerEnd(NamedTuple):
 
 
 EMPTY = LedgerEnd(NO_ENTRY, 0)
+_CRC32C = DigestType.CRC32C  # looked up once: for an enum's member that counts in each add
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class Run:
 
     tail: Tail
     first_id: int
+    last_id: int
     fronts: Sequence[bytes]
     payloads: Sequence[bytes]
     size: int
@@ -60,10 +62,6 @@ class Run:
     """Whether all of it is, and can be read: so it is answered, whatever becomes of others in its turn."""
     whole: Run | None = None
     """The run of which it is a part."""
-
-    @property
-    def last_id(self) -> int:
-        return self.first_id + len(self.payloads) - 1
 
     @property
     def records(self) -> list[bytes]:
@@ -84,7 +82,7 @@ class Tail:
     """The end of one ledger. Runs are made under the turnstile's lock, and settled in the order of turns."""
 
     __slots__ = (
-        "_admitted",
+        "admitted",
         "_next_id",
         "_next_length",
         "end",
@@ -107,7 +105,8 @@ class Tail:
         """Whether key and digest type are decided."""
         self.has_news = False
         """Whether they were decided since a turn has last compared them with what is written down."""
-        self._admitted: Access | None = None
+        self.admitted: Access | None = None
+        """Who may add, as long as nothing is decided anew."""
         self._next_id, self._next_length = NO_ENTRY, 0
         self.is_held = False
         """Whether the ledger is being deleted: who comes now waits, and then finds none."""
@@ -131,7 +130,7 @@ class Tail:
 
     def admit(self, access: Access) -> None:
         """Raises unless such a caller may add; the first one of all decides about key and digest type."""
-        if access is self._admitted:
+        if access is self.admitted:
             return
         if not self.is_claimed:
             self._claim(access)
@@ -145,7 +144,7 @@ class Tail:
             if access.purpose is Purpose.WRITING:
                 raise LedgerFenced(self.ledger_id)
             return  # not remembered: each is asked for its purpose
-        self._admitted = access
+        self.admitted = access
 
     def admit_fence(self, access: Access) -> None:
         """Raises unless such a caller may fence. Where nothing proves a key anybody may: it only protects."""
@@ -204,7 +203,7 @@ class Tail:
     def fence(self) -> None:
         """From here on only a recovery adds."""
         self.facts = replace(self.facts, fenced=True)
-        self._admitted = None
+        self.admitted = None
 
     def confirm(self, packet: bytes) -> None:
         """An explicit last add confirmed is on its way."""
@@ -214,24 +213,27 @@ class Tail:
 
     def append(self, payloads: Sequence[bytes], access: Access) -> Run:
         """A run behind everything that was handed out before."""
-        first_id, before = self._next_id, self._next_length
+        first_id, before, count = self._next_id, self._next_length, len(payloads)
         # Of what is handed out, none is confirmed before its turn is over.
         confirmed, digest_type = self.end.entry_id, self.facts.digest_type
         try:
-            if digest_type is DigestType.CRC32C:
-                fronts = record_codec.encode_fronts(self.ledger_id, first_id, confirmed, before, payloads)
-            else:
+            if digest_type is not _CRC32C:
                 digester = self._digester(access)
                 fronts = record_codec.encode_fronts_with(
                     digester, self.ledger_id, first_id, confirmed, before, payloads
                 )
+            elif count == 1:
+                length, payload = before + len(payloads[0]), payloads[0]
+                fronts = [record_codec.encode_front(self.ledger_id, first_id, confirmed, length, payload)]
+            else:
+                fronts = record_codec.encode_fronts(self.ledger_id, first_id, confirmed, before, payloads)
         except struct.error as error:
             words = f"ledger {self.ledger_id} ends at entry {first_id - 1}, length {before}"
             raise InvalidEntry(f"{words}: nothing may be above 2^63 - 1") from error
-        length = before + sum(map(len, payloads))
-        self._next_id, self._next_length = first_id + len(payloads), length
-        size = len(fronts[0]) * len(payloads) + length - before
-        return Run(self, first_id, fronts, payloads, size, length, confirmed)
+        length = before + (len(payloads[0]) if count == 1 else sum(map(len, payloads)))
+        self._next_id, self._next_length = first_id + count, length
+        size = len(fronts[0]) * count + length - before
+        return Run(self, first_id, first_id + count - 1, fronts, payloads, size, length, confirmed)
 
     def _digester(self, access: Access) -> Digester:
         if self.facts.digest_type is None:
@@ -259,7 +261,7 @@ class Tail:
         # Of the last one added again the newer copy counts: a reopening goes on from its length too.
         if entry_id >= self._next_id - 1:
             self._next_id, self._next_length = entry_id + 1, length
-        return Run(self, entry_id, (front,), (rest,), len(front) + len(rest), length, confirmed)
+        return Run(self, entry_id, entry_id, (front,), (rest,), len(front) + len(rest), length, confirmed)
 
     @property
     def handed_out(self) -> HandedOut:
@@ -269,20 +271,22 @@ class Tail:
     def take_back(self, handed_out: HandedOut) -> None:
         """What was handed out since then never happened."""
         self._next_id, self._next_length, self.facts, self.is_claimed = handed_out
-        self._admitted = None
+        self.admitted = None
 
     def settle(self, run: Run) -> None:
         """The run is durable and can be read."""
-        if run.last_id >= self.end.entry_id:
-            self.end = LedgerEnd(run.last_id, run.length)
-        self.lac_seen = max(self.lac_seen, run.confirmed)
+        last_id = run.last_id
+        if last_id >= self.end.entry_id:
+            self.end = LedgerEnd(last_id, run.length)
+        if run.confirmed > self.lac_seen:
+            self.lac_seen = run.confirmed
 
     def hand_back(self, facts: LedgerRow) -> None:
         """What was handed out and is not settled never happened; of the facts these are settled."""
         self._next_id, self._next_length = self.end.entry_id + 1, self.end.length
         self.facts = facts
         self.is_claimed = self.end != EMPTY or facts.makes_a_ledger
-        self._admitted = None
+        self.admitted = None
 
 
 class Tails:

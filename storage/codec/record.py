@@ -59,10 +59,6 @@ def encode_fronts(
     ledger_id: int, first_id: int, last_add_confirmed: int, length: int, payloads: Sequence[bytes]
 ) -> list[bytes]:
     """The same for entries with consecutive ids behind a ledger of that length."""
-    if len(payloads) == 1:
-        payload = payloads[0]
-        length += len(payload)
-        return [encode_front(ledger_id, first_id, last_add_confirmed, length, payload)]
     sizes = list(map(len, payloads))
     ids = range(first_id, first_id + len(sizes))
     lengths = list(accumulate(sizes, initial=length))[1:]

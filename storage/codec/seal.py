@@ -51,6 +51,8 @@ _ATOMIC_RECORD = journal.encode_free_padding(journal.PREFIX_SIZE + len(ATOMIC_MA
 _SEAL = struct.Struct(">4sBB2xqQQqqqI")
 STORED = struct.Struct(_SEAL.format + "I")
 _CHECKSUM = struct.Struct(">I")
+_PREFIX = struct.Struct(">ii")
+_LEAST_PADDING = journal.PREFIX_SIZE + SIZE
 _SECTOR = min(ALIGNMENTS)
 
 
@@ -61,6 +63,7 @@ class GroupFlag(enum.IntFlag):
 
 # As a number: the complement of an IntFlag keeps to the flags it knows, and would let others through.
 _KNOWN_FLAGS = _ATOMIC = int(GroupFlag.ATOMIC)
+_NONE = GroupFlag.NONE
 
 
 class Seal(NamedTuple):
@@ -114,7 +117,7 @@ def first_group_start(alignment: int) -> int:
 def padding_size(position: int, alignment: int) -> int:
     """Bytes of the sealed padding record that ends the group: to the alignment, with room for a seal."""
     missing = -position % alignment
-    return missing if missing >= journal.PREFIX_SIZE + SIZE else missing + alignment
+    return missing if missing >= _LEAST_PADDING else missing + alignment
 
 
 def encode_group(records: Iterable[Buffer], seal: Seal, alignment: int) -> list[Buffer]:
@@ -130,9 +133,22 @@ def encode_group(records: Iterable[Buffer], seal: Seal, alignment: int) -> list[
     return [*buffers, encode_checksum(checksum)]
 
 
+def join_group(records: Iterable[bytes], size: int, seal: Seal, alignment: int) -> bytes:
+    """The same in one piece: a copy, which is quicker where the records, `size` bytes in all, are few."""
+    start = begin(seal)
+    position = seal.group_start + size + (len(_ATOMIC_RECORD) if start else 0)
+    missing = -position % alignment
+    if missing < _LEAST_PADDING:
+        missing += alignment
+    prefix = _PREFIX.pack(journal.PADDING, missing - journal.PREFIX_SIZE)
+    body = b"".join((*start, *records, prefix, bytes(missing - _LEAST_PADDING), _encode(seal)))
+    assert (seal.group_start + len(body) + CHECKSUM_SIZE) % alignment == 0, "the records are of that size"
+    return body + _CHECKSUM.pack(crc32c(body))
+
+
 def begin(seal: Seal) -> tuple[bytes, ...]:
     """What stands in front of the group's records."""
-    return (_ATOMIC_RECORD,) if int(seal.flags) & _ATOMIC else ()
+    return () if seal.flags is _NONE or not int(seal.flags) & _ATOMIC else (_ATOMIC_RECORD,)
 
 
 def encode_atomic_mark() -> bytes:
@@ -144,8 +160,7 @@ def encode_padding(seal: Seal, size: int, alignment: int) -> bytes:
     """The padding record behind `size` bytes of a group, seal included, up to the checksum."""
     padding = padding_size(seal.group_start + size, alignment)
     content = _encode(seal)
-    zeros = padding - journal.PREFIX_SIZE - SIZE
-    return b"".join((journal.encode_padding_prefix(padding), bytes(zeros), content))
+    return b"".join((journal.encode_padding_prefix(padding), bytes(padding - _LEAST_PADDING), content))
 
 
 def encode_checksum(checksum: int) -> bytes:
@@ -154,17 +169,18 @@ def encode_checksum(checksum: int) -> bytes:
 
 
 def _encode(seal: Seal) -> bytes:
+    journal_id, salt, sequence, start, durable, count, flags = seal
     return _SEAL.pack(
         MAGIC,
         VERSION,
-        seal.flags,
-        seal.journal_id,
-        seal.salt,
-        seal.sequence,
-        seal.group_start,
-        seal.durable_up_to.journal_id,
-        seal.durable_up_to.offset,
-        seal.record_count,
+        flags,
+        journal_id,
+        salt,
+        sequence,
+        start,
+        durable.journal_id,
+        durable.offset,
+        count,
     )
 
 

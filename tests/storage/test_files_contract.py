@@ -346,7 +346,7 @@ def test_a_file_s_sync_is_the_system_s_and_so_is_a_directory_s(
     of_data, of_names = Synced(), Synced()
     monkeypatch.setattr(posix_files, "_sync_data", of_data)
     monkeypatch.setattr(os, "fsync", of_names)
-    monkeypatch.delattr(fcntl, "F_FULLFSYNC", raising=False)
+    monkeypatch.setattr(posix_files, "_FULL_SYNC", None)
     with posix.create("a") as file:
         file.sync()
     posix.sync()
@@ -358,7 +358,7 @@ def test_where_a_sync_leaves_data_in_the_drive_the_full_one_is_used(
     posix: PosixDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = Synced()
-    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(posix_files, "_FULL_SYNC", 51)
     monkeypatch.setattr(fcntl, "fcntl", full)
     monkeypatch.setattr(posix_files, "_sync_data", None)
     monkeypatch.setattr(os, "fsync", None)
