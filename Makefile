@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow crash crash-quick crash-sim mutants mutation-score interop lint types architecture check bench bench-functions bench-startup wheel-test clean
+.PHONY: help setup demo test test-slow crash crash-quick crash-sim mutants mutation-score interop lint types architecture check bench bench-quick bench-syncs bench-functions bench-startup wheel-test clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -31,8 +31,8 @@ test-slow: setup ## run the tests that take minutes: a hundred thousand mutated 
 crash-sim: setup ## crash the store in forty thousand ways on a simulated disk (eight minutes)
 	$(BIN)/python tests/support/crash_sim.py $(CRASH_SIM)
 
-crash: setup ## crash the store in every way the laboratory knows, real power cuts among them (ten minutes)
-	$(BIN)/ledgerstore crash run --budget 10m --out .crash $(CRASH)
+crash: setup ## crash the store in every way the laboratory knows, real power cuts among them (eleven minutes)
+	$(BIN)/ledgerstore crash run --budget 11m --out .crash $(CRASH)
 
 crash-quick: setup ## the same for three minutes
 	$(BIN)/ledgerstore crash run --budget 3m --out .crash $(CRASH)
@@ -58,8 +58,14 @@ architecture: setup ## check who imports whom, and who owns what is dangerous
 
 check: lint types test ## everything that must hold before a change is shared
 
-bench: setup ## time a store against the raw disk: adds, replay, opening (two minutes)
-	$(BIN)/python bench/store.py $(BENCH)
+bench: setup ## the store against LevelDB, RocksDB, SQLite, LMDB and the raw limit; writes .bench/bench.json (twenty minutes)
+	$(BIN)/python bench/store.py --json .bench/bench.json $(BENCH)
+
+bench-quick: setup ## the same, to see where it stands; writes nothing (three minutes)
+	$(BIN)/python bench/store.py --quick $(BENCH)
+
+bench-syncs: setup ## count the syncs of everybody: one for each acknowledged add or batch
+	$(BIN)/python bench/store.py --check-syncs
 
 bench-functions: setup ## time the hot functions
 	$(BIN)/pytest -q bench --benchmark-enable --benchmark-only --benchmark-columns=median,stddev,ops
@@ -77,5 +83,5 @@ wheel-test: setup ## build the wheel, install it alone, and run the tests agains
 	.wheel-test/bin/python -P -m pytest -q -n auto -p no:cacheprovider
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench-* .interop .crash
+	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench .bench-* .interop .crash
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

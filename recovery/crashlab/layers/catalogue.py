@@ -37,11 +37,11 @@ class Layer:
 LAYERS = {
     layer.name: layer
     for layer in (
-        Layer("kill", "SIGKILL around every call", 0.36, KillTask, counts="kills"),
-        Layer("errors", "every call fails", 0.17, ErrorsTask, counts="error points"),
+        Layer("kill", "SIGKILL around every call", 0.365, KillTask, counts="kills"),
+        Layer("errors", "every call fails", 0.175, ErrorsTask, counts="error points"),
         Layer("nested", "crashes inside recoveries", 0.14, NestedTask, counts="states of depth 2"),
-        Layer("rot", "damaged files", 0.05, RotTask, counts="rot mutants"),
-        Layer("cut", "power cuts of real file systems", 0.04, CutTask, why_none, counts="real cuts"),
-        Layer("model", "every state that a power cut may leave", 0.24, ModelTask, counts="distinct images"),
+        Layer("rot", "damaged files", 0.045, RotTask, counts="rot mutants"),
+        Layer("cut", "power cuts of real file systems", 0.045, CutTask, why_none, counts="real cuts"),
+        Layer("model", "every state that a power cut may leave", 0.23, ModelTask, counts="distinct images"),
     )
 }
