@@ -1,80 +1,72 @@
-"""What needs a process of its own: leaving a store as a crash does, and opening one in fresh memory."""
+"""The process of a contender: `player.py` starts it, asks, and ends it.
+
+python bench/child.py MODULE:CLASS '{"place": …, "settings": {…}, "one_cpu": false}'
+
+Beside the methods of the class it answers `settle` and `spent` for every contender.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import resource
-import subprocess
 import sys
-import time
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+import traceback
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from recovery.opening import open_store
-from storage import StoreConfig
+from spending import settle, spent
 
-PAYLOAD = bytes(range(256)) * 4
-_BATCH = 1000
-_KIB = 1 << 10
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
 
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """What opening a store has cost a fresh process."""
-
-    seconds: float
-    bytes_replayed: int
-    peak_memory: int
+_FOR_ALL: dict[str, Callable[[], object]] = {"settle": settle, "spent": spent}
 
 
-def leave_crashed(path: Path, size: int) -> None:
-    """A store whose journals hold so many bytes of payload, and whose entry logs hold nothing."""
-    _run("leave_crashed", str(path), str(size))
+def main(make: str, given: str) -> None:
+    """Answers until nobody asks any more, or until it is asked to close."""
+    answers = _take_over_output()
+    said = json.loads(given)
+    if said["one_cpu"]:
+        _use_one_cpu()
+    make_one = _class(make)  # before it is asked: contenders of a scenario start side by side
+    contender: Any = None
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            if contender is None:
+                contender = make_one(Path(said["place"]), **said["settings"])
+            answer = _answer(contender, asked["do"], asked["what"])
+            print(json.dumps({"answer": answer}), file=answers, flush=True)
+        except Exception:
+            print(json.dumps({"failed": traceback.format_exc()}), file=answers, flush=True)
+        if asked["do"] == "close":
+            return
+    os._exit(1)  # whoever has asked is gone: as after a crash
 
 
-def opened(path: Path) -> Opened:
-    """Opens the store with default settings, and closes it."""
-    return Opened(**json.loads(_run("opened", str(path))))
+def _take_over_output() -> TextIO:
+    """Answers alone go to the one who asks: whatever a library prints goes where errors go."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
 
 
-def _run(*arguments: str) -> str:
-    command = [sys.executable, __file__, *arguments]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout  # noqa: S603 - our own
+def _use_one_cpu() -> None:
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def _leave_crashed(path: str, size: int) -> None:
-    config = StoreConfig(memtable_size_max=1 << 40, checkpoint_interval_s=None, idle_seal_s=None)
-    ledger = open_store(path, config).ledger(1)
-    batch = [PAYLOAD] * _BATCH
-    for _ in range(-(-size // (_BATCH * len(PAYLOAD)))):
-        ledger.append_many(batch)
-    os._exit(0)  # without closing: nothing of it moves into an entry log
+def _class(make: str) -> Any:
+    module, _, name = make.partition(":")
+    return getattr(import_module(module), name)
 
 
-def _opened(path: str) -> None:
-    start = time.perf_counter()
-    with open_store(path) as store:
-        seconds = time.perf_counter() - start
-        peak = peak_memory()
-    print(json.dumps(asdict(Opened(seconds, store.opened.bytes_replayed, peak))))
-
-
-def peak_memory() -> int:
-    """The most memory this program has held at once, in bytes."""
-    # Asked first: what `getrusage` says includes the parent, of whose memory the process began as a copy.
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * _KIB
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * _KIB
+def _answer(contender: object, do: str, what: dict[str, object]) -> object:
+    if do in _FOR_ALL:
+        return _FOR_ALL[do]()
+    return getattr(contender, do)(**what)
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case "leave_crashed", path, size:
-            _leave_crashed(path, int(size))
-        case "opened", path:
-            _opened(path)
+    main(*sys.argv[1:])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import version
+import sqlite3
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_PACKAGES = ("crc32c", "lmdb")
+_PACKAGES = ("crc32c", "lmdb", "plyvel", "rocksdict")
 
 
 def machine() -> dict[str, object]:
@@ -18,13 +19,25 @@ def machine() -> dict[str, object]:
         "cpus": os.cpu_count(),
         "load": os.getloadavg(),
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in _PACKAGES},
+        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "sqlite": sqlite3.sqlite_version,
     }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
 def busy() -> str:
     """A warning if others use the machine; nothing when they do not."""
-    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    return crowded(os.getloadavg()[0], os.cpu_count() or 1)
+
+
+def crowded(load: float, cpus: int) -> str:
+    """The warning for that load on so many CPUs."""
     return f"busy: load {load:.1f} on {cpus} CPUs, only ratios say something" if load > cpus / 2 else ""
 
 

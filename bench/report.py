@@ -1,58 +1,139 @@
-"""Results as a table for people, and as JSON for comparisons."""
+"""Results as a table for people, and as JSON for comparisons and for the page."""
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING
 
+from result import RATIO, Sense, Verdict
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from result import Result
+    from contest import Scenario
+    from player import Contender
+    from result import Figure, Judged, Result
 
-_MET = {None: "", True: "met", False: "[bold red]missed[/]"}
+FORMAT = 2
+_COLUMNS = ("ours", "than", "theirs", "", "spread", "floor", "aim", "")
+_STYLES = {
+    Verdict.AIM_MET: "[bold green]",
+    Verdict.MET: "[green]",
+    Verdict.MISSED: "[bold red]",
+    Verdict.NOT_MEASURED: "[yellow]",
+}
+_THOUSANDS = 100
 
 
 def table(results: Sequence[Result], caption: str = "") -> Table:
-    """One row for each scenario. The spread is that of whatever the bar is about."""
+    """A line for each bar. The spread is that of what the bar is about, over the rounds."""
     made = Table(box=None, header_style="bold", caption=caption or None, caption_justify="left")
-    made.add_column("scenario, entries of 1 KB", no_wrap=True)
-    for name in ("ours", "raw", "ratio", "spread", "bar", ""):
-        made.add_column(name, justify="right", no_wrap=True)
+    made.add_column("")
+    for name in _COLUMNS:
+        made.add_column(name, justify="left" if name == "than" else "right", no_wrap=True)
     for one in results:
-        made.add_row(*_row(one))
-        for flaw in one.flaws:
-            made.add_row(f"  {flaw}")
+        for line in _lines(one):
+            made.add_row(*line)
     return made
 
 
-def _row(one: Result) -> list[str]:
+def remarks(results: Sequence[Result]) -> list[str]:
+    """What is said below the table: who is missing, and what went wrong."""
+    noted: dict[str, list[str]] = {}
+    for one in results:
+        for note in one.notes:
+            noted.setdefault(note, []).append(one.scenario)
+    flaws = [f"{one.scenario}: {flaw.strip()}" for one in results for flaw in one.flaws]
+    return [*(f"{note} ({', '.join(names)})" for note, names in noted.items()), *flaws]
+
+
+def _lines(one: Result) -> Iterator[list[str]]:
+    said = ""
+    for judged in one.judge():
+        title = judged.bar.title or one.title
+        yield ["" if title == said else title, *_cells(judged)]
+        said = title
+
+
+def _cells(one: Judged) -> list[str]:
+    bar, style = one.bar, _STYLES.get(one.verdict, "")
+    value = _value(one.median, bar.judged)
     return [
-        one.scenario,
-        f"{_number(statistics.median(one.ours))} {one.unit}",
-        _number(statistics.median(one.raw)) if one.raw else "",
-        f"{statistics.median(one.ratios):.2f}" if one.ratios else "",
-        f"{_number(min(one.judged))} … {_number(max(one.judged))}" if len(one.judged) > 1 else "",
-        str(one.bar or ""),
-        _MET[one.is_met],
+        _value(one.ours, bar.figure) if bar.against else "",
+        one.than or bar.label,
+        _value(one.theirs, bar.figure),
+        f"[bold]{value}[/]" if value else "",
+        _spread(one),
+        str(bar),
+        "" if bar.aim is None else f"{bar.aim:g}",
+        f"{style}{one.verdict.value}[/]" if style else "",
     ]
 
 
+def _spread(one: Judged) -> str:
+    return f"{_number(min(one.values))} … {_number(max(one.values))}" if len(one.values) > 1 else ""
+
+
+def _value(value: float | None, figure: Figure) -> str:
+    if value is None:
+        return ""
+    if figure is RATIO:
+        return f"{value:.2f}"
+    between = "" if figure.unit.startswith("/") else " "
+    return f"{_number(value)}{between}{figure.unit}"
+
+
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= _THOUSANDS else f"{value:.3g}"
 
 
-def row(one: Result) -> dict[str, object]:
+def row(one: Result, scenario: Scenario) -> dict[str, object]:
     """A result as JSON: every round of it."""
     return {
-        "scenario": one.scenario,
-        "unit": one.unit,
-        "ours": list(one.ours),
-        "raw": list(one.raw),
-        "ratios": one.ratios,
-        "bar": str(one.bar) if one.bar else None,
-        "met": one.is_met,
+        "name": one.scenario,
+        "title": one.title,
+        "work": dict(scenario.work),
+        "contenders": {one.name: _contender(one) for one in scenario.contenders},
+        "points": {point.curve: point.at for point in scenario.points},
+        "rounds": [{name: dict(figures) for name, figures in said.items()} for said in one.rounds],
+        "whole": {name: dict(figures) for name, figures in one.whole.items() if figures},
+        "medians": _medians(one),
+        "bars": [_judged_row(judged) for judged in one.judge()],
+        "notes": list(one.notes),
         "flaws": list(one.flaws),
+    }
+
+
+def _contender(one: Contender) -> dict[str, object]:
+    return {"make": one.make, "settings": dict(one.settings), "one_cpu": bool(one.one_cpu)}
+
+
+def _medians(one: Result) -> dict[str, dict[str, float | None]]:
+    figures: dict[str, list[str]] = {}
+    for said in (*one.rounds, one.whole):
+        for name, found in said.items():
+            figures.setdefault(name, []).extend(
+                figure for figure in found if figure not in figures.get(name, ())
+            )
+    return {name: {figure: one.median(name, figure) for figure in found} for name, found in figures.items()}
+
+
+def _judged_row(one: Judged) -> dict[str, object]:
+    bar = one.bar
+    return {
+        "label": bar.label,
+        "title": bar.title,
+        "subject": bar.subject,
+        "against": list(bar.against),
+        "figure": bar.figure.name,
+        "unit": bar.figure.unit,
+        "better": "more" if bar.judged.sense is Sense.MORE else "less",
+        "ours": one.ours,
+        "than": one.than,
+        "theirs": one.theirs,
+        "values": list(one.values),
+        "median": one.median,
+        "floor": bar.floor,
+        "aim": bar.aim,
+        "verdict": one.verdict.name.lower(),
     }

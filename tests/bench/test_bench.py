@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 import store
-from result import Bar, Result, Sense
+from contest import Scenario, why_not
+from effort import FULL, QUICK, TINY, Effort
+from player import Contender
+from result import Bar
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from player import Player
+    from result import Figures
+
+NOBODY = Contender(name="ours", make="opener:Opener")
+ROWS = {scenario.name: scenario for scenario in store.scenarios(TINY)}
 
 
 @pytest.fixture
@@ -19,50 +28,98 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("scenario", store.SCENARIOS)
-def test_every_scenario_measures_something_and_leaves_nothing(place: Path, scenario: str) -> None:
-    assert store.main(["--tiny", "--only", scenario, "--json", "said.json"]) == 0
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_measures_all_who_are_there_and_leaves_nothing(place: Path, name: str) -> None:
+    assert store.main(["--tiny", "--only", name, "--json", "said.json"]) == 0
     said = json.loads((place / "said.json").read_text())
-    [result] = said["results"]
-    assert min(result["ours"]) > 0
-    assert result["flaws"] == []
+    [found] = said["scenarios"]
+    assert found["flaws"] == []
+    assert found["rounds"]
+    present = [one.name for one in ROWS[name].contenders if not why_not(one)]
+    for lap in found["rounds"]:
+        assert sorted(lap) == sorted(present)
+    assert all(judged["ours"] for judged in found["bars"] if judged["subject"] == "ours")
     assert [path.name for path in place.iterdir()] == ["said.json"]
 
 
-def measured(*ours: float, raw: tuple[float, ...] = (), bar: Bar | None = None) -> Result:
-    return Result(scenario="one", unit="adds/s", ours=ours, raw=raw, bar=bar)
+def test_the_file_says_on_what_machine_with_which_settings(place: Path) -> None:
+    store.main(["--tiny", "--only", "reopen", "--json", "kept/said.json", "--seed", "7"])
+    said = json.loads((place / "kept" / "said.json").read_text())
+    assert said["effort"]["seed"] == 7
+    assert sorted(said["peers"]) == ["lmdb", "plyvel", "rocksdict", "sqlite3"]
+    assert said["machine"]["cpus"] > 0
 
 
-@pytest.mark.parametrize(
-    ("result", "is_met"),
-    [
-        (measured(80, raw=(100,), bar=Bar(Sense.AT_LEAST, 0.8)), True),
-        (measured(79, raw=(100,), bar=Bar(Sense.AT_LEAST, 0.8)), False),
-        (measured(200, bar=Bar(Sense.AT_LEAST, 200)), True),
-        (measured(50, bar=Bar(Sense.BELOW, 50)), False),
-        (measured(1, 49, 99, bar=Bar(Sense.BELOW, 50)), True),
-        (measured(50), None),
-    ],
-)
-def test_the_median_of_what_the_bar_is_about_meets_it_or_not(result: Result, is_met: bool | None) -> None:
-    assert result.is_met is is_met
+@pytest.mark.parametrize("effort", [FULL, QUICK], ids=lambda effort: effort.name)
+def test_every_floor_is_asked_in_every_effort(effort: Effort) -> None:
+    def asked(of: Effort) -> set[tuple[str, str, float]]:
+        bars = [(one.name, bar) for one in store.scenarios(of) for bar in one.bars]
+        return {(name, bar.label, bar.floor) for name, bar in bars if bar.floor is not None}
+
+    assert asked(effort) == asked(TINY)
+    assert len(asked(effort)) >= 20
 
 
-def test_each_round_is_compared_with_the_raw_disk_of_the_same_round() -> None:
-    slow_and_fast = measured(10, 100, 50, raw=(10, 100, 100), bar=Bar(Sense.AT_LEAST, 0.9))
-    assert slow_and_fast.ratios == [1, 1, 0.5]
-    assert slow_and_fast.is_met
+def test_bars_are_about_contenders_that_take_part() -> None:
+    for scenario in store.scenarios(FULL):
+        names = {one.name for one in scenario.contenders}
+        for bar in scenario.bars:
+            assert {bar.subject, *bar.against} <= names
+
+
+def test_a_whole_run_has_five_rounds_for_every_floor() -> None:
+    # But for a peak of memory, which has no spread.
+    asked = [one for one in store.scenarios(FULL) if any(bar.floor for bar in one.bars)]
+    assert {one.name for one in asked if one.rounds < 5} == {"memory"}
 
 
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--strict"], 1)])
-def test_a_missed_bar_is_told_and_fails_the_run_only_if_asked(
+def test_a_missed_floor_is_told_and_fails_the_run_only_if_asked(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
     code: int,
 ) -> None:
-    missed = measured(1, bar=Bar(Sense.AT_LEAST, 2))
-    monkeypatch.setattr(store, "SCENARIOS", {"append": lambda _place, _sizes: missed})
+    missed = Scenario(
+        name="one",
+        title="One",
+        contenders=[NOBODY],
+        turn=lambda _: {"rate": 1.0},
+        bars=[Bar(label="rate", floor=2)],
+        rounds=1,
+    )
+    monkeypatch.setattr(store, "ROWS", [lambda _: [missed]])
     assert store.main(options) == code
     assert "missed" in capsys.readouterr().out
+    assert list(place.iterdir()) == []
+
+
+def test_a_row_that_does_not_exist_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        store.main(["--only", "add-1k", "nonsense"])
+    assert "no such row: nonsense" in capsys.readouterr().err
+    assert list(place.iterdir()) == []
+
+
+def test_the_rows_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert store.main(["--list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(store.scenarios(FULL))
+
+
+def test_the_files_of_a_row_are_gone_before_the_next_one_begins(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def look(_: Player) -> Figures:
+        [scratch] = place.iterdir()
+        found.extend(path.name for path in scratch.iterdir())
+        return {"rate": 1.0}
+
+    rows = [
+        Scenario(name=name, title=name, contenders=[NOBODY], turn=look, rounds=1) for name in ("one", "two")
+    ]
+    monkeypatch.setattr(store, "ROWS", [lambda _: rows])
+    assert store.main([]) == 0
+    assert found == ["one", "one", "two", "two"]  # each once for warming up

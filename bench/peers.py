@@ -1,0 +1,179 @@
+"""The peers, each at its defaults but for what `SETTINGS` says; each add is synced before it is acknowledged.
+
+Keys have 16 bytes, ledger and entry, big-endian, as long as our entries' names are. Each is driven in the
+quickest way that its binding has: whole batches where it takes them, no Python between entries but `map`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections import deque
+from itertools import count, repeat
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import lmdb
+from adder import Adder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import plyvel
+    import rocksdict
+
+SETTINGS = {
+    "plyvel": "LevelDB; compression off; put(sync=True), write_batch(sync=True)",
+    "rocksdict": "RocksDB, raw mode; compression off; WriteOptions.sync",
+    "sqlite3": "journal_mode=WAL, synchronous=FULL; table (k BLOB PRIMARY KEY, v BLOB), quicker than "
+    "the same WITHOUT ROWID; a transaction for each add or batch; threads share a connection",
+    "lmdb": "sync, no write map; map of 64 GiB; a transaction for each add or batch; putmulti, appending "
+    "where there is one ledger and one writer",
+}
+"""All that is not a default: our data is not compressed either, and is pseudo-random anyway."""
+
+PACKAGES = {"plyvel": "plyvel", "rocksdict": "rocksdict", "sqlite3": "", "lmdb": "lmdb"}
+"""Peer -> the distribution it comes with; empty where Python brings it."""
+
+KEY = struct.Struct(">QQ")
+_MAP_SIZE = 64 << 30
+
+
+def open_leveldb(path: Path) -> plyvel.DB:
+    import plyvel
+
+    return plyvel.DB(str(path), create_if_missing=True, compression=None)
+
+
+def open_rocksdb(path: Path) -> rocksdict.Rdict:
+    import rocksdict
+
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)  # noqa: FBT003 - its own words
+    options.set_compression_type(rocksdict.DBCompressionType.none())
+    return rocksdict.Rdict(str(path), options)
+
+
+def open_sqlite(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE IF NOT EXISTS entries (k BLOB PRIMARY KEY, v BLOB)")
+    return connection
+
+
+def open_lmdb(path: Path) -> lmdb.Environment:
+    return lmdb.open(str(path), map_size=_MAP_SIZE)
+
+
+def keys_of(ledger_id: int, entry_ids: Iterable[int]) -> Iterator[bytes]:
+    """The keys of entries of one ledger."""
+    return map(KEY.pack, repeat(ledger_id), entry_ids)
+
+
+class _Peer(Adder):
+    def writer(self, number: int) -> Callable[[], object]:
+        if self.work.batch == 1:
+            keys, payloads, put = keys_of(number + 1, count()), self.work.each(), self.put
+            return lambda: put(next(keys), next(payloads))
+        runs, batches, write = self.work.runs(number), self.work.batches(), self.write
+        return lambda: write(keys_of(*next(runs)), next(batches))
+
+    def put(self, key: bytes, payload: bytes) -> None:
+        """One entry, durable when it returns."""
+        raise NotImplementedError
+
+    def write(self, keys: Iterable[bytes], payloads: Sequence[bytes]) -> None:
+        """A batch, durable when it returns: all of it or nothing."""
+        raise NotImplementedError
+
+
+class LevelDb(_Peer):
+    """LevelDB through plyvel."""
+
+    def __init__(self, place: Path, **work: int) -> None:
+        super().__init__(**work)
+        self._database = open_leveldb(place / "db")
+
+    def put(self, key: bytes, payload: bytes) -> None:
+        self._database.put(key, payload, sync=True)
+
+    def write(self, keys: Iterable[bytes], payloads: Sequence[bytes]) -> None:
+        with self._database.write_batch(sync=True) as batch:
+            _exhaust(map(batch.put, keys, payloads))
+
+    def shut(self) -> None:
+        self._database.close()
+
+
+class RocksDb(_Peer):
+    """RocksDB through rocksdict."""
+
+    def __init__(self, place: Path, **work: int) -> None:
+        import rocksdict
+
+        super().__init__(**work)
+        self._database = open_rocksdb(place / "db")
+        self._options = rocksdict.WriteOptions()
+        self._options.sync = True
+        self._batch = rocksdict.WriteBatch
+
+    def put(self, key: bytes, payload: bytes) -> None:
+        self._database.put(key, payload, self._options)
+
+    def write(self, keys: Iterable[bytes], payloads: Sequence[bytes]) -> None:
+        batch = self._batch(raw_mode=True)
+        _exhaust(map(batch.put, keys, payloads))
+        self._database.write(batch, self._options)
+
+    def shut(self) -> None:
+        self._database.close()
+
+
+class Sqlite(_Peer):
+    """SQLite of Python's own module."""
+
+    def __init__(self, place: Path, **work: int) -> None:
+        super().__init__(**work)
+        self._connection = open_sqlite(place / "db")
+        # One connection for all: writers on connections of their own wait for each other asleep.
+        self._lock = Lock()
+
+    def put(self, key: bytes, payload: bytes) -> None:
+        with self._lock:
+            self._connection.execute("INSERT INTO entries VALUES (?, ?)", (key, payload))
+
+    def write(self, keys: Iterable[bytes], payloads: Sequence[bytes]) -> None:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            rows = zip(keys, payloads, strict=True)
+            self._connection.executemany("INSERT INTO entries VALUES (?, ?)", rows)
+            self._connection.execute("COMMIT")
+
+    def shut(self) -> None:
+        self._connection.close()
+
+
+class Lmdb(_Peer):
+    """LMDB through py-lmdb."""
+
+    def __init__(self, place: Path, **work: int) -> None:
+        super().__init__(**work)
+        self._environment = open_lmdb(place / "db")
+        self._appends = self.work.ledgers == self.work.writers == 1
+
+    def put(self, key: bytes, payload: bytes) -> None:
+        with self._environment.begin(write=True) as transaction:
+            transaction.put(key, payload, append=self._appends)
+
+    def write(self, keys: Iterable[bytes], payloads: Sequence[bytes]) -> None:
+        with self._environment.begin(write=True) as transaction:
+            transaction.cursor().putmulti(list(zip(keys, payloads, strict=True)), append=self._appends)
+
+    def shut(self) -> None:
+        self._environment.close()
+
+
+def _exhaust(iterator: Iterable[object]) -> None:
+    deque(iterator, maxlen=0)

@@ -1,0 +1,262 @@
+/* The raw limit: the bytes that a journal of ours would be given, by pwrite and fdatasync, and nothing else.
+ *
+ * The file is filled with zeros and synced when it is opened, as a journal is before it is used, and is written
+ * over from its start when its end is reached. One writer writes a whole group each time. Of several threads, each
+ * with a record of its own, the first to enter a group leads it: when the group before is durable it writes all
+ * that has been added meanwhile, with one pwrite and one fdatasync, and lets the others go: by a mutex and a
+ * condition, as anybody would, or by a futex, which is what the machine can do at best.
+ *
+ * Called by raw.py. What returns a number returns -errno if it fails.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
+#ifdef __APPLE__
+#define fdatasync(descriptor) fcntl(descriptor, F_FULLFSYNC)
+#endif
+
+/* ALIGNMENT, and SEAL, the least that stands behind a group's records, are given when this is built. */
+enum { FILL_STEP = 1 << 20 };
+
+struct raw_file { int descriptor; uint64_t size, end; };
+
+struct raw_work { /* as in raw.py */
+    uint64_t threads, futex;
+    uint64_t limit_ns, calls;          /* each thread makes so many calls at most */
+    const char *bytes;                 /* a whole group for one thread, else one record */
+    uint64_t size;
+    uint64_t *latencies;               /* room for threads * calls */
+    uint64_t made, elapsed_ns;         /* what comes back; latencies stand one behind the other */
+};
+
+static uint64_t now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
+}
+
+static int write_whole(int descriptor, const char *bytes, uint64_t size, uint64_t offset)
+{
+    while (size) {
+        ssize_t done = pwrite(descriptor, bytes, size, (off_t)offset);
+        if (done < 0) return -errno;
+        bytes += done, offset += (uint64_t)done, size -= (uint64_t)done;
+    }
+    return 0;
+}
+
+int raw_open(struct raw_file *file, const char *path, uint64_t size)
+{
+    char *zeros = calloc(1, FILL_STEP);
+    int error = zeros ? 0 : -ENOMEM;
+    file->descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file->size = size, file->end = 0;
+    if (file->descriptor < 0) error = -errno;
+    for (uint64_t at = 0; at < size && !error; at += FILL_STEP)
+        error = write_whole(file->descriptor, zeros, FILL_STEP, at);
+    if (!error && fsync(file->descriptor)) error = -errno;
+    free(zeros);
+    return error;
+}
+
+int raw_close(struct raw_file *file) { return close(file->descriptor) ? -errno : 0; }
+
+static int append(struct raw_file *file, const char *bytes, uint64_t size)
+{
+    if (file->end + size > file->size) file->end = 0;
+    int error = write_whole(file->descriptor, bytes, size, file->end);
+    if (!error && fdatasync(file->descriptor)) error = -errno;
+    file->end += size;
+    return error;
+}
+
+int raw_alone(struct raw_file *file, struct raw_work *work)
+{
+    uint64_t start = now(), before = start, after = start;
+    int error = 0;
+    for (work->made = 0; work->made < work->calls && after - start < work->limit_ns && !error; before = after) {
+        error = append(file, work->bytes, work->size);
+        after = now();
+        work->latencies[work->made++] = after - before;
+    }
+    work->elapsed_ns = after - start;
+    return error;
+}
+
+/* --- threads -------------------------------------------------------------------------------------------------- */
+
+struct group {
+    char *records;
+    uint32_t count, left, is_durable; /* the last is what threads sleep on */
+    struct group *next; /* of those that nobody uses */
+};
+
+struct crew {
+    struct raw_file *file;
+    struct raw_work *work;
+    pthread_mutex_t entering, writing, sleeping;
+    pthread_cond_t woken;
+    struct group *groups, *open, *unused;
+    uint64_t start;
+    int error;
+};
+
+struct member { struct crew *crew; uint64_t *latencies, made, end; };
+
+static void sleep_until(struct crew *crew, uint32_t *word)
+{
+#ifdef __linux__
+    while (crew->work->futex && !__atomic_load_n(word, __ATOMIC_ACQUIRE))
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+#endif
+    if (__atomic_load_n(word, __ATOMIC_ACQUIRE)) return;
+    pthread_mutex_lock(&crew->sleeping);
+    while (!__atomic_load_n(word, __ATOMIC_ACQUIRE)) pthread_cond_wait(&crew->woken, &crew->sleeping);
+    pthread_mutex_unlock(&crew->sleeping);
+}
+
+static void wake_all(struct crew *crew, uint32_t *word)
+{
+#ifdef __linux__
+    if (crew->work->futex) {
+        __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+        return;
+    }
+#endif
+    pthread_mutex_lock(&crew->sleeping);
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&crew->woken);
+    pthread_mutex_unlock(&crew->sleeping);
+}
+
+static void take_unused(struct crew *crew)
+{
+    crew->open = crew->unused;
+    crew->unused = crew->open->next;
+    crew->open->count = crew->open->is_durable = 0;
+}
+
+static void lead(struct crew *crew, struct group *group)
+{
+    pthread_mutex_lock(&crew->writing);
+    pthread_mutex_lock(&crew->entering);
+    take_unused(crew); /* whoever enters from here on goes with the next group */
+    pthread_mutex_unlock(&crew->entering);
+    uint64_t size = group->count * crew->work->size + SEAL;
+    size += (ALIGNMENT - size % ALIGNMENT) % ALIGNMENT;
+    int error = append(crew->file, group->records, size);
+    if (error) crew->error = error;
+    pthread_mutex_unlock(&crew->writing);
+    group->left = group->count;
+    wake_all(crew, &group->is_durable);
+}
+
+static void leave(struct crew *crew, struct group *group)
+{
+    if (__atomic_sub_fetch(&group->left, 1, __ATOMIC_ACQ_REL)) return;
+    pthread_mutex_lock(&crew->entering);
+    group->next = crew->unused, crew->unused = group;
+    pthread_mutex_unlock(&crew->entering);
+}
+
+static void add(struct crew *crew)
+{
+    pthread_mutex_lock(&crew->entering);
+    struct group *group = crew->open;
+    uint32_t place = group->count++;
+    memcpy(group->records + place * crew->work->size, crew->work->bytes, crew->work->size);
+    pthread_mutex_unlock(&crew->entering);
+    if (place) sleep_until(crew, &group->is_durable);
+    else lead(crew, group);
+    leave(crew, group);
+}
+
+static void *take_part(void *given)
+{
+    struct member *self = given;
+    struct crew *crew = self->crew;
+    pthread_mutex_lock(&crew->entering); /* held until all are there */
+    pthread_mutex_unlock(&crew->entering);
+    uint64_t before = now();
+    while (self->made < crew->work->calls && before - crew->start < crew->work->limit_ns && !crew->error) {
+        add(crew);
+        uint64_t after = now();
+        self->latencies[self->made++] = after - before;
+        before = after;
+    }
+    self->end = before;
+    return NULL;
+}
+
+static void gather(struct raw_work *work, const struct member *members, uint64_t count, uint64_t start)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        memmove(work->latencies + work->made, members[i].latencies, members[i].made * sizeof *work->latencies);
+        work->made += members[i].made;
+        if (members[i].end - start > work->elapsed_ns) work->elapsed_ns = members[i].end - start;
+    }
+}
+
+static void *zeros(uint64_t size)
+{
+    void *made = calloc(1, size);
+    if (!made) abort();
+    return made;
+}
+
+static void make_groups(struct crew *crew)
+{
+    /* One is open, and each thread may still be leaving another. */
+    uint64_t count = crew->work->threads + 2, size = crew->work->threads * crew->work->size + SEAL + ALIGNMENT;
+    crew->groups = zeros(count * sizeof *crew->groups);
+    for (uint64_t i = 0; i < count; i++) {
+        crew->groups[i] = (struct group){.records = zeros(size), .next = crew->unused};
+        crew->unused = &crew->groups[i];
+    }
+    take_unused(crew);
+}
+
+static void free_groups(struct crew *crew)
+{
+    for (uint64_t i = 0; i < crew->work->threads + 2; i++) free(crew->groups[i].records);
+    free(crew->groups);
+}
+
+int raw_together(struct raw_file *file, struct raw_work *work)
+{
+    struct crew crew = {.file = file, .work = work};
+    struct member *members = zeros(work->threads * sizeof *members);
+    pthread_t *threads = zeros(work->threads * sizeof *threads);
+    uint64_t begun = 0;
+    make_groups(&crew);
+    pthread_mutex_init(&crew.entering, NULL);
+    pthread_mutex_init(&crew.writing, NULL);
+    pthread_mutex_init(&crew.sleeping, NULL);
+    pthread_cond_init(&crew.woken, NULL);
+    pthread_mutex_lock(&crew.entering);
+    while (begun < work->threads && !crew.error) {
+        members[begun] = (struct member){.crew = &crew, .latencies = work->latencies + begun * work->calls};
+        crew.error = -pthread_create(&threads[begun], NULL, take_part, &members[begun]);
+        begun += !crew.error;
+    }
+    crew.start = now();
+    pthread_mutex_unlock(&crew.entering);
+    for (uint64_t i = 0; i < begun; i++) pthread_join(threads[i], NULL);
+    work->made = work->elapsed_ns = 0;
+    gather(work, members, begun, crew.start);
+    free(members), free(threads), free_groups(&crew);
+    return crew.error;
+}
