@@ -36,6 +36,25 @@ class Effort:
     replayed: int = 128 * _MIB
     """What the journals of a store hold at most beside two tables of the default size."""
     replayed_for_memory: int = 1024 * _MIB
+    filled: int = 2000
+    """Entries of each of a hundred ledgers that are read."""
+    read: int = 200_000
+    """How many are read one by one in a round."""
+    newest: int = 100_000
+    """How often a newest entry is read in a round."""
+    crashed: int = 200_000_000
+    """What everybody's journal holds when it is crashed, and opened again."""
+    indexed: int = 1_000_000
+    """Entries of which the index is weighed."""
+    indexed_run: int = 50
+    """How many of one ledger each of its checkpoints finds."""
+    kept: int = 200_000
+    """Entries of which the memory is weighed."""
+    grown: tuple[int, ...] = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
+    """Entries that one store has had when it is measured."""
+    grown_window: int = 500_000
+    """How many are added there for that: the default tables and journals are filled once."""
+    grown_reads: int = 20_000
 
 
 FULL = Effort()
@@ -54,6 +73,13 @@ QUICK = Effort(
     openings=3,
     replayed=64 * _MIB,
     replayed_for_memory=256 * _MIB,
+    filled=200,
+    read=20_000,
+    newest=10_000,
+    crashed=32_000_000,
+    indexed_run=500,
+    grown=(100_000, 300_000),
+    grown_window=100_000,
 )
 """All rows in less than three minutes."""
 
@@ -72,5 +98,14 @@ TINY = Effort(
     opened_batches=2,
     replayed=2 * _MIB,
     replayed_for_memory=2 * _MIB,
+    filled=10,
+    read=100,
+    newest=100,
+    crashed=1_000_000,
+    indexed=10_000,
+    kept=10_000,
+    grown=(1000, 3000),
+    grown_window=1000,
+    grown_reads=100,
 )
 """To see that a scenario works; its figures say nothing."""

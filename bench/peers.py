@@ -40,18 +40,20 @@ KEY = struct.Struct(">QQ")
 _MAP_SIZE = 64 << 30
 
 
-def open_leveldb(path: Path) -> plyvel.DB:
+def open_leveldb(path: Path, write_buffer: int | None = None) -> plyvel.DB:
     import plyvel
 
-    return plyvel.DB(str(path), create_if_missing=True, compression=None)
+    return plyvel.DB(str(path), create_if_missing=True, compression=None, write_buffer_size=write_buffer)
 
 
-def open_rocksdb(path: Path) -> rocksdict.Rdict:
+def open_rocksdb(path: Path, write_buffer: int | None = None) -> rocksdict.Rdict:
     import rocksdict
 
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)  # noqa: FBT003 - its own words
     options.set_compression_type(rocksdict.DBCompressionType.none())
+    if write_buffer is not None:
+        options.set_write_buffer_size(write_buffer)
     return rocksdict.Rdict(str(path), options)
 
 
@@ -92,9 +94,9 @@ class _Peer(Adder):
 class LevelDb(_Peer):
     """LevelDB through plyvel."""
 
-    def __init__(self, place: Path, **work: int) -> None:
+    def __init__(self, place: Path, write_buffer: int | None = None, **work: int) -> None:
         super().__init__(**work)
-        self._database = open_leveldb(place / "db")
+        self._database = open_leveldb(place / "db", write_buffer)
 
     def put(self, key: bytes, payload: bytes) -> None:
         self._database.put(key, payload, sync=True)
@@ -110,11 +112,11 @@ class LevelDb(_Peer):
 class RocksDb(_Peer):
     """RocksDB through rocksdict."""
 
-    def __init__(self, place: Path, **work: int) -> None:
+    def __init__(self, place: Path, write_buffer: int | None = None, **work: int) -> None:
         import rocksdict
 
         super().__init__(**work)
-        self._database = open_rocksdb(place / "db")
+        self._database = open_rocksdb(place / "db", write_buffer)
         self._options = rocksdict.WriteOptions()
         self._options.sync = True
         self._batch = rocksdict.WriteBatch

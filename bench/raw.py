@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shutil
 import subprocess
 from array import array
@@ -30,6 +31,7 @@ _FLAGS = (
     *("-shared", "-fPIC", "-O2", "-pthread", "-Wall", "-Wextra"),
     *(f"-DALIGNMENT={ALIGNMENT}", f"-DSEAL={_SEAL}"),
 )
+_CPU = Path("/proc/cpuinfo")
 NO_COMPILER = "nothing is held against the raw limit: there is no C compiler, cc (on Debian: apt install gcc)"
 
 
@@ -56,12 +58,21 @@ def why_not() -> str:
     return "" if shutil.which(_COMPILER) else NO_COMPILER
 
 
+def crc_flags() -> tuple[str, ...]:
+    """What makes the compiler use the processor's instruction for CRC-32C; empty where it has none."""
+    machine = platform.machine()
+    if machine in {"aarch64", "arm64"}:
+        return ("-march=armv8-a+crc",)
+    has_one = machine == "x86_64" and (not _CPU.exists() or "sse4_2" in _CPU.read_text(encoding="utf-8"))
+    return ("-msse4.2",) if has_one else ()
+
+
 def library(directory: Path) -> Path:
     """The library in that directory, built if it is not there yet."""
     built = directory / "raw.so"
     if not built.exists():
         draft = directory / f"raw-{os.getpid()}.so"
-        command = [_COMPILER, *_FLAGS, "-o", str(draft), str(_SOURCE)]
+        command = [_COMPILER, *_FLAGS, *crc_flags(), "-o", str(draft), str(_SOURCE)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - our own
         if done.returncode:
             raise RuntimeError(f"raw.c does not compile:\n{done.stderr}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -29,6 +30,33 @@ def crashed_again(store: Path, target: Path) -> Path:
     shutil.copytree(store, target, ignore=shutil.ignore_patterns(journals))
     shutil.copytree(store / journals, target / journals, copy_function=_link)
     return target
+
+
+def copied(source: Path, target: Path, *linked: str) -> Path:
+    """The same files once more, all of them on the disk.
+
+    Those with such names are links to the old ones: it must be sure that nobody writes to them any more.
+    """
+
+    def copy(old: str, new: str) -> None:
+        if any(Path(old).match(pattern) for pattern in linked):
+            _link(old, new)
+        else:
+            shutil.copy2(old, new)
+            _sync(Path(new))
+
+    shutil.copytree(source, target, copy_function=copy)
+    for directory in (target.parent, target, *(path for path in target.rglob("*") if path.is_dir())):
+        _sync(directory)
+    return target
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _link(source: str, target: str) -> None:

@@ -1,6 +1,7 @@
 """Our store against its peers and the raw limit, in one run; prints one table.
 
-python bench/store.py [--quick] [--only ROW ...] [--rounds N] [--seed N] [--json FILE] [--strict]
+python bench/store.py [--quick] [--only ROW ...] [--rounds N] [--seed N] [--json FILE] [--html FILE]
+    [--strict]
 python bench/store.py --list | --check-syncs
 """
 
@@ -17,11 +18,17 @@ from typing import TYPE_CHECKING
 
 import adding
 import contest
+import footprint
+import growth
+import opening
 import peers
+import reading
 import reopening
 import syncs
 from effort import FULL, QUICK, TINY, Effort
 from machine import busy, machine
+from origin import origin
+from page.document import render
 from report import FORMAT, remarks, row, table
 from rich.console import Console
 from scratch import scratch
@@ -33,7 +40,14 @@ if TYPE_CHECKING:
     from contest import Scenario
     from result import Result
 
-ROWS: tuple[Callable[[Effort], Sequence[Scenario]], ...] = (adding.scenarios, reopening.scenarios)
+ROWS: tuple[Callable[[Effort], Sequence[Scenario]], ...] = (
+    adding.scenarios,
+    reading.scenarios,
+    opening.scenarios,
+    reopening.scenarios,
+    footprint.scenarios,
+    growth.scenarios,
+)
 """Where rows come from, in the order of the table."""
 
 _WIDTH = 150
@@ -56,11 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [one for one in scenarios(effort) if not asked.only or one.name in asked.only]
     if unknown := sorted(set(asked.only) - {one.name for one in chosen}):
         parser.error(f"no such row: {', '.join(unknown)}; --list tells all")
-    before, warning = machine(), busy()
+    before, warning = {**origin(), "machine": machine()}, busy()
     results = list(_hold(chosen))
     _show(results, warning)
-    if asked.json:
-        _write(asked.json, {"machine": before, **_said(effort, chosen, results)})
+    _keep(asked, {**before, **_said(effort, chosen, results)})
     return 1 if asked.strict and any(bar.verdict.fails for one in results for bar in one.judge()) else 0
 
 
@@ -101,9 +114,19 @@ def _said(effort: Effort, chosen: Sequence[Scenario], results: Sequence[Result])
     }
 
 
-def _write(path: Path, said: dict[str, object]) -> None:
+def _keep(asked: argparse.Namespace, said: dict[str, object]) -> None:
+    text = json.dumps(said, indent=2) + "\n"
+    if asked.json:
+        _write(asked.json, text)
+    if asked.html:
+        # From the text: drawn again from the file it is the same page.
+        _write(asked.html, render(json.loads(text)))
+
+
+def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
+    print(path)
 
 
 def _list(found: Sequence[Scenario]) -> int:
@@ -130,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="how often each is measured; five or more say something")
     parser.add_argument("--seed", type=int, default=FULL.seed, help="what payloads and orders come from")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every round, the machine and all settings")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page to look at")
     parser.add_argument("--strict", action="store_true", help="exit code 1 unless every floor is met")
     parser.add_argument("--list", action="store_true", help="the names of all rows, and nothing else")
     parser.add_argument(

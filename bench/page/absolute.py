@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from page import wording
 from page.looks import look, swatch
 from page.wording import share
-
 from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _NARROW = 4
 def absolute(run: Run) -> Markup:
     """All tables."""
     lead = (
-        "Medians over the rounds, and below them the worst and the best round. The strips compare throughputs "
+        "Medians over the rounds, and below them the least and the most. The strips compare throughputs "
         "of one scenario."
     )
     return tag(
@@ -83,7 +82,7 @@ def _heading(figure: str, units: Mapping[str, str]) -> Markup:
 
 
 def _line(row: Row, contender: str, figures: Sequence[str], units: Mapping[str, str]) -> Markup:
-    name = tag("th", swatch(contender), tag("span", contender), scope="row")
+    name = tag("th", tag("div", swatch(contender), tag("span", contender)), scope="row")
     if contender not in row.present:
         return tag("tr", name, tag("td", "not measured", class_="nil", colspan=str(len(figures) or 1)))
     return tag("tr", name, (_cell(row, contender, figure, units) for figure in figures))
@@ -95,11 +94,15 @@ def _cell(row: Row, contender: str, figure: str, units: Mapping[str, str]) -> Ma
     if not values:
         return tag("td", "–", class_="n nil")
     strip = _strip(row, contender) if figure == "rate" else NOTHING
-    return tag("td", wording.number(statistics.median(values)), tag("small", _spread(values)), strip, class_="n")
+    median = wording.number(statistics.median(values))
+    return tag("td", median, tag("small", _spread(values)), strip, class_="n")
 
 
-def _spread(values: Sequence[float]) -> str:
-    return f"{wording.number(min(values))} … {wording.number(max(values))}" if len(values) > 1 else ""
+def _spread(values: Sequence[float]) -> Markup:
+    if len(values) == 1:
+        return NOTHING
+    # Where there is little room the line may break there.
+    return joined((f"{wording.number(min(values))}…", Markup("<wbr>"), wording.number(max(values))))
 
 
 def _strip(row: Row, contender: str) -> Markup:

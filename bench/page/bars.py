@@ -5,28 +5,31 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from result import RATE
+
 from page import wording
-from page.looks import look, marker
+from page.looks import look, marker, swatch
 from page.scale import log_over
 from page.standing import Group
 from page.verdict import SIGNS, css_class
 from page.wording import share
-from result import Verdict
-
 from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from result import Bar, Verdict
+
     from page.scale import Scale
     from page.standing import Score, Standing
 
 _LEADS = {
-    Group.RAW: "How much is left of what the disk gives a loop of C that writes the same bytes.",
-    Group.PEER: "Against whichever peer was best at the same work. Right of 1 ours is quicker.",
+    Group.RAW: "How much is left of what a loop in C does with the same bytes.",
+    Group.PEER: "Against whichever peer was best at the same work. Right of 1 ours is better.",
     Group.OTHER: "Against ourselves in another way, or a peer that works in another way.",
-    Group.OWN: "Drawn as multiples of the floor, turned so that the right is always the better side.",
+    Group.OWN: "As multiples of the floor; right is always better. What has no floor is in the tables.",
 }
+_USUAL = {"÷ raw", "÷ raw, futex", "÷ best peer"}
 _NOTHING_TOLD = "not measured in this run"
 
 
@@ -42,7 +45,7 @@ def bars(score: Score) -> Markup:
             class_="lead",
         ),
         _key(),
-        (_group(group, [one for one in score if one.group is group]) for group in Group),
+        (_group(group, [one for one in score if one.group is group and _is_drawn(one)]) for group in Group),
         class_="bars",
     )
 
@@ -60,6 +63,11 @@ def _group(group: Group, found: Sequence[Standing]) -> Markup:
         axis if len(found) > 3 else NOTHING,
         class_="group",
     )
+
+
+def _is_drawn(one: Standing) -> bool:
+    """A figure in its own unit and without a floor has nothing to be held against."""
+    return bool(one.judged.bar.against) or one.judged.bar.floor is not None
 
 
 def _empty(group: Group) -> Markup:
@@ -86,7 +94,7 @@ def _row(one: Standing, scale: Scale) -> Markup:
         "div",
         tag("div", tag("b", one.title), tag("span", _detail(one)), class_="what"),
         _track(one, scale),
-        tag("div", _value(one), class_="value"),
+        tag("div", _large(one), class_="value"),
         tag("div", _asked(one), class_="asked"),
         tag("div", _pill(verdict), class_="outcome"),
         class_=f"row {css_class(verdict)}",
@@ -100,13 +108,28 @@ def _detail(one: Standing) -> str:
     if not bar.against or judged.ours is None or judged.theirs is None:
         return bar.label
     ours, theirs = (wording.measured(value, bar.figure.unit) for value in (judged.ours, judged.theirs))
-    figure = "" if bar.figure.name == "rate" else f"{wording.words(bar.figure.name, {}).name} "
-    return f"{figure}{ours}{'' if bar.subject == 'ours' else f' {bar.subject}'} ÷ {theirs} {judged.than}"
+    subject = "" if bar.subject == "ours" else f" {bar.subject}"
+    return f"{_said_before(bar)}{ours}{subject} ÷ {theirs} {judged.than}"
+
+
+def _said_before(bar: Bar) -> str:
+    """What the heading of the group does not say."""
+    if bar.label not in _USUAL:
+        return f"{bar.label}: "
+    return "" if bar.figure.name == RATE.name else f"{wording.words(bar.figure.name, {}).name} "
 
 
 def _value(one: Standing) -> str:
     median = one.judged.median
     return "–" if median is None else wording.judged(median, one.judged.bar)
+
+
+def _large(one: Standing) -> Markup:
+    """The same, with its unit smaller."""
+    median, bar = one.judged.median, one.judged.bar
+    if median is None or bar.against:
+        return joined(_value(one))
+    return joined((wording.number(median), tag("small", bar.figure.unit)))
 
 
 def _asked(one: Standing) -> Markup:
@@ -118,7 +141,7 @@ def _asked(one: Standing) -> Markup:
 
 
 def _pill(verdict: Verdict) -> Markup:
-    said = verdict.value or "only told"
+    said = verdict.value or "no floor"
     return tag("span", f"{SIGNS[verdict]} {said}".strip(), class_=f"pill {css_class(verdict)}")
 
 
@@ -126,7 +149,8 @@ def _pill(verdict: Verdict) -> Markup:
 
 
 def _track(one: Standing, scale: Scale) -> Markup:
-    return tag("svg", _grid(scale), _limits(one, scale), _rounds(one, scale), class_="track", **_aria(one))
+    drawn = tag("svg", _grid(scale), _limits(one, scale), _rounds(one, scale), **_aria(one))
+    return tag("div", drawn, class_="track")
 
 
 def _aria(one: Standing) -> dict[str, str]:
@@ -136,9 +160,7 @@ def _aria(one: Standing) -> dict[str, str]:
 
 
 def _grid(scale: Scale) -> Markup:
-    return joined(
-        _upright(scale.at(tick), "one" if tick == 1 else "rule") for tick in scale.ticks()
-    )
+    return joined(_upright(scale.at(tick), "one" if tick == 1 else "rule") for tick in scale.ticks())
 
 
 def _upright(place: float, class_: str, top: str = "0", bottom: str = "100%") -> Markup:
@@ -172,7 +194,7 @@ def _axis(scale: Scale, sign: str) -> Markup:
         tag("text", f"{tick:g}{sign}", class_="axis", x=share(scale.at(tick)), y="15", text_anchor="middle")
         for tick in scale.ticks()
     )
-    return tag("div", tag("svg", ticks, class_="track", aria_hidden="true"), class_="row scale")
+    return tag("div", tag("div", tag("svg", ticks, aria_hidden="true"), class_="track"), class_="row scale")
 
 
 def _key() -> Markup:
@@ -183,11 +205,7 @@ def _key() -> Markup:
         "p",
         tag("span", floor, "floor"),
         tag("span", aim, "aim"),
-        tag("span", marker_of("ours"), "ours, blocking"),
-        tag("span", marker_of("ours, asynchronous"), "ours, asynchronous"),
+        tag("span", swatch("ours"), "ours, blocking"),
+        tag("span", swatch("ours, asynchronous"), "ours, asynchronous"),
         class_="key",
     )
-
-
-def marker_of(contender: str) -> Markup:
-    return tag("svg", marker(contender, "7", "7"), class_="swatch", width=14, height=14, aria_hidden="true")

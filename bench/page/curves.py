@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One contender at one place, over the rounds."""
+    """One contender at one place: the median and the middle half of the rounds.
+
+    A disk has slow phases: the worst round of all would decide how much of a plot is empty.
+    """
 
     x: float
     median: float
@@ -52,8 +55,11 @@ def curves(run: Run, axis: str, figure: str) -> list[Curve]:
 
 def _spots(rows: Sequence[Row], axis: str, contender: str, figure: str) -> list[Spot]:
     found = [(row.points[axis], row.result.values(contender, figure)) for row in rows]
-    return [
-        Spot(x, statistics.median(values), min(values), max(values))
-        for x, values in found
-        if values and min(values) > 0
-    ]
+    return [_spot(x, values) for x, values in found if values and min(values) > 0]
+
+
+def _spot(x: float, values: Sequence[float]) -> Spot:
+    if len(values) == 1:
+        return Spot(x, values[0], values[0], values[0])
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Spot(x, median, low, high)

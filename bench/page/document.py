@@ -12,7 +12,6 @@ from page.settings import again, settings
 from page.standing import Score, standings
 from page.style import head
 from page.verdict import verdict
-
 from recovery.crashlab.report.markup import tag
 
 if TYPE_CHECKING:

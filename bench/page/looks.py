@@ -1,7 +1,7 @@
 """How each contender looks: the same colour, shape and line wherever it is drawn.
 
-The colours are those of Okabe and Ito, a little darker on paper, a little lighter on black: they can be told
-apart by people who do not see red or green. Nobody has to: each has a shape of its own as well.
+The colours (`page.css`) were searched for so that any two can be told apart by people who do not see red, or
+green, or blue. Nobody has to: each has a shape of its own as well.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ _SQUARE = "M-3.7 -3.7h7.4v7.4h-7.4z"
 _UP = "M0 -4.9l4.8 8.4h-9.6z"
 _DOWN = "M0 4.9l4.8 -8.4h-9.6z"
 _DIAMOND = "M0 -5.2l4.6 5.2l-4.6 5.2l-4.6 -5.2z"
+_RIGHT = "M4.9 0l-8.4 4.8v-9.6z"
 _PLUS = "M-1.5 -4.7h3v3.2h3.2v3h-3.2v3.2h-3v-3.2h-3.2v-3h3.2z"
-_CROSS = "M-4.4 -2.5l1.9 -1.9l2.5 2.5l2.5 -2.5l1.9 1.9l-2.5 2.5l2.5 2.5l-1.9 1.9l-2.5 -2.5l-2.5 2.5l-1.9 -1.9l2.5 -2.5z"
+_CROSS = (
+    "M-4.4 -2.5l1.9 -1.9l2.5 2.5l2.5 -2.5l1.9 1.9l-2.5 2.5"
+    "l2.5 2.5l-1.9 1.9l-2.5 -2.5l-2.5 2.5l-1.9 -1.9l2.5 -2.5z"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ _LOOKS = {
     "plyvel": Look("plyvel", _UP),
     "rocksdict": Look("rocksdict", _SQUARE),
     "sqlite3": Look("sqlite3", _DOWN),
-    "lmdb": Look("lmdb", _DIAMOND),
+    "lmdb": Look("lmdb", _RIGHT),
 }
 _OTHER = Look("other", _CIRCLE)
 

@@ -6,18 +6,16 @@ and its words stay as large as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from page.looks import look, marker
-from page.scale import apart, log_over, thinned
+from page.scale import Log, apart, thinned
 from page.wording import compact, share
-
 from recovery.crashlab.report.markup import Markup, joined, tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from page.curves import Curve, Spot
     from page.scale import Scale
@@ -27,6 +25,7 @@ _TOP = 10
 _FOOT = 40
 _LINE = 15
 _PLACES_MAX = 8
+_BEFORE_NAMES, _LETTER = 34, 6.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +56,11 @@ class Panel:
     def x(self, value: float) -> float:
         """Its place across: of a single one the middle."""
         places = self.places
-        return 0.5 if len(places) == 1 else _across(places).at(value)
+        return 0.5 if len(places) == 1 else Log(places[0], places[-1]).at(value)
 
     def y(self, value: float) -> float:
         """Its place from the top, in pixels."""
         return _TOP + HEIGHT * (1 - self.upright.at(value))
-
-
-def _across(places: Sequence[float]) -> Scale:
-    from page.scale import Log
-
-    return Log(places[0], places[-1])
 
 
 def draw(panel: Panel) -> Markup:
@@ -81,8 +74,8 @@ def draw(panel: Panel) -> Markup:
     )
 
 
-def _svg(*children: Markup, class_: str) -> Markup:
-    return tag("svg", *children, class_=class_, height=_TOP + HEIGHT + _FOOT)
+def _svg(*children: Markup, class_: str, width: float | None = None) -> Markup:
+    return tag("svg", *children, class_=class_, width=width, height=_TOP + HEIGHT + _FOOT)
 
 
 def _scale(panel: Panel) -> Markup:
@@ -109,9 +102,7 @@ def _feet(panel: Panel) -> Iterator[Markup]:
         x, y = share(panel.x(place)), _TOP + HEIGHT
         yield tag("line", class_="rule", x1=x, x2=x, y1=_TOP, y2=y + 5)
         yield tag("text", compact(place), class_="axis", x=x, y=y + 18, text_anchor="middle")
-    yield tag(
-        "text", panel.across, class_="axis title", x="50%", y=_TOP + HEIGHT + 35, text_anchor="middle"
-    )
+    yield tag("text", panel.across, class_="axis title", x="50%", y=_TOP + HEIGHT + 35, text_anchor="middle")
 
 
 def _curve(panel: Panel, curve: Curve) -> Iterator[Markup]:
@@ -151,7 +142,8 @@ def _names(panel: Panel) -> Markup:
         joined(_name(panel, curve, end, place + _TOP))
         for curve, end, place in zip(panel.curves, ends, places, strict=True)
     )
-    return _svg(joined(drawn), class_="names")
+    longest = max(len(panel.name(curve)) for curve in panel.curves)
+    return _svg(joined(drawn), class_="names", width=_BEFORE_NAMES + longest * _LETTER)
 
 
 def _name(panel: Panel, curve: Curve, end: float, place: float) -> Iterator[Markup]:

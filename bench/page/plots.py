@@ -8,7 +8,6 @@ from page import wording
 from page.curves import along, curves
 from page.panel import Panel, draw
 from page.scale import cost_over, log_over
-
 from recovery.crashlab.report.markup import Markup, tag
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from page.run import Run
 
 WRITERS = "concurrency"
+_MANY = 4
 ENTRIES = "entries"
 _OF_WRITERS = {
     "rate": "Throughput",
@@ -30,6 +30,7 @@ _NO_COST = {
     "count",
     "entries",
     "mb_per_s",
+    "p50",
     "p99",
     "p999",
     "p999_by_p50",
@@ -45,8 +46,8 @@ _BLOCKING = {"ours": "ours, threads"}
 def by_writers(run: Run) -> Markup:
     """Throughput and latencies, from one writer to many."""
     lead = (
-        "Adds of 1 KB, each durable before it is acknowledged, by threads that wait for it or by tasks of "
-        "one loop. Medians; the upright lines reach from the worst round to the best. Both axes are logarithmic."
+        "Adds of 1 KB, each durable before it is acknowledged, by threads that wait for it, or tasks of one "
+        "loop. Medians, with an upright line over the middle half of the rounds. All axes are logarithmic."
     )
     panels = [_of_writers(run, figure, title) for figure, title in _OF_WRITERS.items()]
     return _section("More writers at once", lead, WRITERS, [one for one in panels if one.curves])
@@ -57,13 +58,19 @@ def as_it_grows(run: Run) -> Markup:
     rows = along(run, ENTRIES)
     figures = list(dict.fromkeys(name for row in rows for name in row.figures() if name not in _NO_COST))
     panels = [_of_entries(run, figure) for figure in figures]
-    lead = "A cost that does not depend on how much there is already is a level line. Less is better."
+    lead = (
+        "A cost that does not depend on how much there is already is a level line; less is better. The sizes "
+        "were measured one after the other: what has a floor is compared within the same rounds, above."
+    )
     return _section("As the store grows", lead, ENTRIES, [one for one in panels if one.curves])
 
 
 def _section(title: str, lead: str, axis: str, panels: Sequence[Panel]) -> Markup:
     if panels:
-        body = tag("div", map(draw, panels), class_="panels")
+        # Three beside each other, where there are so many, and not many names beside them.
+        is_small = len(panels) % 3 == 0 and max(len(panel.curves) for panel in panels) < _MANY
+        size = " small" if is_small else ""
+        body = tag("div", map(draw, panels), class_=f"panels{size}")
     else:
         why = f"Not measured in this run: none of its scenarios is a point of the axis “{axis}”."
         lead, body = "", tag("p", why, class_="absent")
@@ -79,7 +86,7 @@ def _of_writers(run: Run, figure: str, title: str) -> Panel:
         across="writers at once",
         curves=found,
         upright=log_over(_values(found)),
-        label=wording.number if is_rate else wording.duration,
+        label=wording.round_number if is_rate else wording.duration,
         names=_BLOCKING,
     )
 
@@ -100,7 +107,7 @@ def _of_entries(run: Run, figure: str) -> Panel:
 def _label(unit: str) -> Callable[[float], str]:
     if unit == "µs":
         return lambda value: wording.duration(value) if value else "0"
-    return lambda value: wording.measured(value, unit) if value else "0"
+    return lambda value: f"{wording.round_number(value)} {unit}".strip()
 
 
 def _changes(found: Sequence[Curve]) -> Iterator[str]:

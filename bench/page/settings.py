@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from page.looks import swatch
-
 from recovery.crashlab.report.markup import Markup, tag
 
 if TYPE_CHECKING:
@@ -16,7 +15,10 @@ if TYPE_CHECKING:
 _COMMANDS = (
     ("make bench", "all of it, in twenty minutes; writes .bench/bench.json and this page"),
     ("make bench-quick", "in three minutes, to see where it stands"),
-    ("make bench-syncs", "counts the syncs of everybody, from outside: one for each acknowledged add or batch"),
+    (
+        "make bench-syncs",
+        "counts the syncs of everybody, from outside: one for each acknowledged add or batch",
+    ),
     ("python bench/store.py --list", "the names of all rows"),
     ("python bench/draw.py FILE.json PAGE.html", "draws the page of a run again"),
 )
@@ -67,7 +69,9 @@ def again(run: Run) -> Markup:
     return tag(
         "section",
         tag("h2", "To run it again"),
-        tag("p", "In the folder of the project. For one row, say ", tag("code", _one(run)), ".", class_="lead"),
+        tag(
+            "p", "In the folder of the project. For one row, say ", tag("code", _one(run)), ".", class_="lead"
+        ),
         tag(
             "dl",
             (tag("div", tag("dt", tag("code", line)), tag("dd", why)) for line, why in _COMMANDS),

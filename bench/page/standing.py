@@ -1,4 +1,4 @@
-"""Where each bar of a run stands on a chart: its rounds, floor and aim as multiples, to the right the better."""
+"""Where each bar of a run stands on a chart: its rounds, floor and aim as multiples, right is better."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING
 
-from page import wording
 from result import Sense, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from page.run import Run
     from result import Bar, Judged
+
+    from page.run import Run
 
 
 class Group(Enum):
@@ -37,7 +37,7 @@ class Standing:
     judged: Judged
     group: Group
     values: Sequence[float]
-    """One for each round: the ratio, or how many times as good as its floor it is. None if it has no place."""
+    """One for each round: the ratio, or how many times as good as its floor; none if it has no place."""
     floor: float | None
     aim: float | None
 
@@ -87,11 +87,9 @@ def _group(bar: Bar, peers: Mapping[str, str]) -> Group:
         return Group.OWN
     if all(name.startswith("raw") for name in bar.against):
         return Group.RAW
-    return Group.PEER if all(_is_peer(name, peers) for name in bar.against) else Group.OTHER
-
-
-def _is_peer(name: str, peers: Mapping[str, str]) -> bool:
-    return any(name.startswith(peer) for peer in peers)
+    # The best of one is no best: that bar is about a peer for a reason of its own.
+    is_best_peer = len(bar.against) > 1 and all(name.startswith(tuple(peers)) for name in bar.against)
+    return Group.PEER if is_best_peer else Group.OTHER
 
 
 # ── all of them together ─────────────────────────────────────────────────────────────────────────────────

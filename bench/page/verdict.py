@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from machine import crowded
-from page import wording
-from page.standing import Tone
 from result import Verdict
 
+from page import wording
+from page.standing import Tone
 from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
 from recovery.crashlab.report.wording import counted
 
@@ -42,7 +42,7 @@ def _headline(score: Score) -> Markup:
     asked = len(score.asked)
     return tag(
         "section",
-        tag("div", wording.number(score.met), tag("small", "/", wording.number(asked)), class_="number"),
+        tag("div", str(score.met), tag("small", f"/{asked}"), tag("span", "floors met"), class_="number"),
         tag(
             "div",
             tag("h1", _sentence(score)),
@@ -68,7 +68,7 @@ def _sentence(score: Score) -> str:
 
 
 def _aims(score: Score) -> str:
-    return f"{score.count(Verdict.AIM_MET)} of {counted(score.aims, 'aim')} beyond the floors met as well."
+    return f"Aims beyond the floors: {score.count(Verdict.AIM_MET)} of {score.aims} met."
 
 
 def _furthest(one: Standing | None) -> Markup:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from result import Bar
 
 _MIB = 1 << 20
+_MILLI = 1e-3
 _WHOLE = 99.5
+_TINY = 1e-3
+_SMALL_RATIO = 0.095
 _COMPACT = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -30,15 +33,18 @@ class Words:
 _WORDS: Mapping[str, Words] = MappingProxyType(
     {
         "rate": Words("throughput", "/s"),
-        "p50": Words("p50", "µs"),
-        "p99": Words("p99", "µs"),
-        "p999": Words("p99.9", "µs"),
+        "p50": Words("p50", "ms", _MILLI),
+        "p99": Words("p99", "ms", _MILLI),
+        "p999": Words("p99.9", "ms", _MILLI),
         "p999_by_p50": Words("p99.9 ÷ p50", "×"),
+        "us": Words("a call", "µs"),
         "us_per_add": Words("an add", "µs"),
+        "us_acknowledged": Words("an add until acknowledged", "µs"),
         "us_per_read": Words("a random read", "µs"),
         "open_ms": Words("opening", "ms"),
         "ms": Words("opening", "ms"),
         "mb_per_s": Words("replay", "MB/s"),
+        "in_journals": Words("in journals", "MiB", 1 / _MIB),
         "replayed": Words("replayed", "MiB", 1 / _MIB),
         "peak_memory": Words("memory at most", "MiB", 1 / _MIB),
         "grown": Words("more memory", "MiB"),
@@ -54,26 +60,39 @@ def words(figure: str, units: Mapping[str, str]) -> Words:
 
 
 def number(value: float) -> str:
-    """12,345 and 123; below that three digits that say something."""
-    return f"{value:,.0f}" if abs(value) >= _WHOLE or not isfinite(value) else f"{value:.3g}"
+    """12,345 and 123; below that three digits: 12.0, 0.300."""
+    if abs(value) >= _WHOLE or not isfinite(value) or not value:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}" if abs(value) >= _TINY else f"{value:.3g}"
+
+
+def round_number(value: float) -> str:
+    """20,000 and 0.5: of a value that is round, as those of an axis are."""
+    return f"{value:,.0f}" if abs(value) >= _WHOLE else f"{value:.3g}"
 
 
 def ratio(value: float) -> str:
-    """0.77, 12.3, 1,234."""
+    """0.0085, 0.77, 12.3, 1,234."""
+    if 0 < value < _SMALL_RATIO:
+        return f"{value:.2g}"
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < _WHOLE else number(value)
 
 
 def measured(value: float, unit: str) -> str:
     """8,042/s, 5.48 ms."""
-    return f"{number(value)}{'' if unit.startswith('/') or not unit else ' '}{unit}"
+    return _with_unit(number(value), unit)
+
+
+def _with_unit(said: str, unit: str) -> str:
+    return f"{said}{'' if unit.startswith('/') or not unit else ' '}{unit}"
 
 
 def duration(microseconds: float) -> str:
     """20 µs, 1.5 ms, 2 s."""
     for factor, unit in ((1e6, "s"), (1e3, "ms")):
         if microseconds >= factor:
-            return f"{number(microseconds / factor)} {unit}"
-    return f"{number(microseconds)} µs"
+            return f"{round_number(microseconds / factor)} {unit}"
+    return f"{round_number(microseconds)} µs"
 
 
 def compact(value: float) -> str:
@@ -81,7 +100,7 @@ def compact(value: float) -> str:
     for factor, letter in _COMPACT:
         if value >= factor:
             return f"{value / factor:.3g}{letter}"
-    return number(value)
+    return round_number(value)
 
 
 def share(part: float) -> str:
@@ -104,7 +123,7 @@ def floor(bar: Bar) -> str:
 
 def limit(value: float, bar: Bar) -> str:
     """A floor or an aim, in the unit of what is judged."""
-    return f"{value:g}" if bar.against else measured(value, bar.figure.unit)
+    return f"{value:g}" if bar.against else _with_unit(round_number(value), bar.figure.unit)
 
 
 def judged(value: float, bar: Bar) -> str:

@@ -68,9 +68,9 @@ def test_bars_are_about_contenders_that_take_part() -> None:
 
 
 def test_a_whole_run_has_five_rounds_for_every_floor() -> None:
-    # But for a peak of memory, which has no spread.
+    # But for bytes, which have no spread.
     asked = [one for one in store.scenarios(FULL) if any(bar.floor for bar in one.bars)]
-    assert {one.name for one in asked if one.rounds < 5} == {"memory"}
+    assert {one.name for one in asked if one.rounds < 5} == {"memory", "index-size", "memtable-size"}
 
 
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--strict"], 1)])
