@@ -25,6 +25,7 @@ import peers
 import reading
 import reopening
 import syncs
+import tuning
 from effort import FULL, QUICK, TINY, Effort
 from machine import busy, machine
 from origin import origin
@@ -50,12 +51,20 @@ ROWS: tuple[Callable[[Effort], Sequence[Scenario]], ...] = (
 )
 """Where rows come from, in the order of the table."""
 
+ONLY_ASKED: tuple[Callable[[Effort], Sequence[Scenario]], ...] = (tuning.scenarios,)
+"""The same for rows that are not part of a run unless they are named."""
+
 _WIDTH = 150
 
 
 def scenarios(effort: Effort) -> list[Scenario]:
-    """All rows."""
+    """The rows of a whole run."""
     return [scenario for rows in ROWS for scenario in rows(effort)]
+
+
+def asked_scenarios(effort: Effort) -> list[Scenario]:
+    """The rows that are run only where they are named."""
+    return [scenario for rows in ONLY_ASKED for scenario in rows(effort)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,10 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     effort = _effort(asked)
     if asked.list:
-        return _list(scenarios(effort))
+        return _list([*scenarios(effort), *asked_scenarios(effort)])
     if asked.check_syncs:
         return _check_syncs()
-    chosen = [one for one in scenarios(effort) if not asked.only or one.name in asked.only]
+    named = [one for one in [*scenarios(effort), *asked_scenarios(effort)] if one.name in asked.only]
+    chosen = named if asked.only else scenarios(effort)
     if unknown := sorted(set(asked.only) - {one.name for one in chosen}):
         parser.error(f"no such row: {', '.join(unknown)}; --list tells all")
     before, warning = {**origin(), "machine": machine()}, busy()

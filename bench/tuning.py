@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,13 @@ from recovery.opening import open_store
 from storage import StoreConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from effort import Effort
     from player import Player
     from result import Figures
+    from timing import Limit, Timed
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _NO_CHECKPOINTS = {"memtable_size_max": 1 << 40, "checkpoint_interval_s": None, "idle_seal_s": None}
@@ -45,9 +47,9 @@ class Tuned(Adder):
         super().__init__(**work)
         self._store = open_store(place / "store", StoreConfig(**config))
         self._room = room
+        self._is_beside = busy is not None
         if busy is not None:
             sys.setswitchinterval(busy)
-            threading.Thread(target=_compute, daemon=True).start()
 
     def prepare(self, size: int) -> None:
         if self._room:
@@ -60,13 +62,32 @@ class Tuned(Adder):
         append, payloads = self._store.ledger(number + 1).append, self.work.each()
         return lambda: append(next(payloads))
 
+    def run(self, limit: Limit) -> Timed:
+        if not self._is_beside:
+            return super().run(limit)
+        with computing():
+            return super().run(limit)
+
     def shut(self) -> None:
         self._store.close()
 
 
-def _compute() -> None:
+@contextmanager
+def computing() -> Iterator[None]:
+    """Beside a thread that computes all the while."""
+    over = threading.Event()
+    thread = threading.Thread(target=_compute, args=(over.is_set,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _compute(is_over: Callable[[], bool]) -> None:
     number = 1
-    while True:
+    while not is_over():
         number = number * 3 % 1_000_003
 
 
