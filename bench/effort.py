@@ -77,7 +77,7 @@ QUICK = Effort(
     read=20_000,
     newest=10_000,
     crashed=32_000_000,
-    indexed_run=500,
+    indexed_run=1000,
     grown=(100_000, 300_000),
     grown_window=100_000,
 )
@@ -103,7 +103,7 @@ TINY = Effort(
     newest=100,
     crashed=1_000_000,
     indexed=10_000,
-    kept=10_000,
+    kept=50_000,
     grown=(1000, 3000),
     grown_window=1000,
     grown_reads=100,

@@ -23,7 +23,7 @@ TRACED = Figure("memory_by_entry", "B", Sense.LESS)
 RESIDENT = Figure("resident_by_entry", "B", Sense.LESS)
 _SIZE = 100
 _LEDGERS = 100
-_BATCH = 100
+_BATCH = 500
 
 
 def scenarios(effort: Effort) -> Sequence[Scenario]:

@@ -38,11 +38,9 @@ _LEFT, _AGAIN = "left", "again"
 class _Kind:
     adder: str
     journals: str
-    """The names of its journal files."""
+    """The names of its journal files. No opening writes to those that are there: links to them will do."""
     filled: Mapping[str, Any]
     opened: Mapping[str, Any]
-    is_left_alone: bool = True
-    """Whether opening writes to no journal that is there, so that links to them will do."""
 
 
 _KINDS = {
@@ -54,8 +52,8 @@ _KINDS = {
     ),
     "plyvel": _Kind("plyvel", "*.log", _LARGE, _LARGE),
     "rocksdict": _Kind("rocksdict", "*.log", _LARGE, _LARGE),
-    FULL_WAL: _Kind("sqlite3", "*-wal", {"autocheckpoint": 0}, {"autocheckpoint": 0}, is_left_alone=False),
-    "sqlite3": _Kind("sqlite3", "*-wal", {}, {}, is_left_alone=False),
+    FULL_WAL: _Kind("sqlite3", "*-wal", {"autocheckpoint": 0}, {"autocheckpoint": 0}),
+    "sqlite3": _Kind("sqlite3", "*-wal", {}, {}),
 }
 
 
@@ -101,10 +99,9 @@ def _crash(player: Player, calls: int) -> Figures:
 
 
 def _open_again(player: Player) -> Figures:
-    kind = _KINDS[player.name]
-    links = [kind.journals] if kind.is_left_alone else []
-    again = copied(player.place / _LEFT, player.place / _AGAIN, *links)
-    in_journals = sum(path.stat().st_size for path in again.rglob(kind.journals))
+    journals = _KINDS[player.name].journals
+    again = copied(player.place / _LEFT, player.place / _AGAIN, journals)
+    in_journals = sum(path.stat().st_size for path in again.rglob(journals))
     found: Figures = player.ask("open", name=_AGAIN)
     player.kill()  # whatever it has still to do is not asked for: the next round opens another copy
     shutil.rmtree(again)

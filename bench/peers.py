@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     import rocksdict
 
 SETTINGS = {
-    "plyvel": "LevelDB; compression off; put(sync=True), write_batch(sync=True)",
-    "rocksdict": "RocksDB, raw mode; compression off; WriteOptions.sync",
+    "plyvel": "LevelDB; compression off; put(sync=True), write_batch(sync=True); reads with "
+    "verify_checksums, all in order without fill_cache; to be crashed, a write buffer of 1 GiB",
+    "rocksdict": "RocksDB, raw mode; compression off; WriteOptions.sync; verifies what it reads by default, "
+    "all in order with a readahead_size of 1 MiB; to be crashed, a write buffer of 1 GiB",
     "sqlite3": "journal_mode=WAL, synchronous=FULL; table (k BLOB PRIMARY KEY, v BLOB), quicker than "
-    "the same WITHOUT ROWID; a transaction for each add or batch; threads share a connection",
+    "the same WITHOUT ROWID; a transaction for each add or batch; threads share a connection; one "
+    "transaction for all reads of a round; to be crashed, also with wal_autocheckpoint=0",
     "lmdb": "sync, no write map; map of 64 GiB; a transaction for each add or batch; putmulti, appending "
-    "where there is one ledger and one writer",
+    "where there is one ledger and one writer; one transaction for all reads of a round",
 }
 """All that is not a default: our data is not compressed either, and is pseudo-random anyway."""
 

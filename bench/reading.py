@@ -38,7 +38,7 @@ LANES = "raw, three sums at once"
 US = Figure("us", "µs", Sense.LESS)
 _KIB = 1 << 10
 _LEDGERS = 100
-_BATCHES = (100, 10)
+_BATCHES = (500, 100, 10)
 
 
 def scenarios(effort: Effort) -> Sequence[Scenario]:
