@@ -58,8 +58,8 @@ architecture: setup ## check who imports whom, and who owns what is dangerous
 
 check: lint types test ## everything that must hold before a change is shared
 
-bench: setup ## the store against LevelDB, RocksDB, SQLite, LMDB and the raw limit; writes .bench/bench.json (twenty minutes)
-	$(BIN)/python bench/store.py --json .bench/bench.json $(BENCH)
+bench: setup ## the store against LevelDB, RocksDB, SQLite, LMDB and the raw limit; writes .bench/bench.html (twenty minutes)
+	$(BIN)/python bench/store.py --json .bench/bench.json --html .bench/bench.html $(BENCH)
 
 bench-quick: setup ## the same, to see where it stands; writes nothing (three minutes)
 	$(BIN)/python bench/store.py --quick $(BENCH)

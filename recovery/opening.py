@@ -30,10 +30,11 @@ from storage.lastmark import LastMark, newest_named
 from storage.latch import Latch
 from storage.lmdb_index import LmdbPlace
 from storage.location_cache import LocationCache
+from storage.log_shelf import LogShelf
 from storage.memtable import Memtable, Slot, Tables
 from storage.parts import Parts
 from storage.posix_files import PosixDirectory
-from storage.reading import LogShelf, Reading
+from storage.reading import Reading
 from storage.registry import Registry
 from storage.report import IndexFound, OpenReport, ReplayProgress
 from storage.scanning import Scanning
@@ -58,6 +59,11 @@ if TYPE_CHECKING:
 
 JOURNALS_MAX = 3
 """More of them from the mark on, and opening makes a checkpoint: crash loops must not pile them up."""
+
+_MEMORY_OF_A_STRETCH = 64
+"""What one takes while it is noted, rather more than less: together never more than a table."""
+
+_STRETCHES_MIN = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +155,19 @@ class Opening:
         foundation = indexing.lay(self._layout, self._place, store_id, held)
         index, mark = foundation.index, foundation.mark
         # Before anything is removed: a store that is refused stays as it was found.
-        replay = Replay(self._layout.journal, mark.position, newest_named(mark), foundation.rows.rows)
+        replay = Replay(
+            self._layout.journal,
+            mark.position,
+            newest_named(mark),
+            foundation.rows.rows,
+            max(_STRETCHES_MIN, self._config.memtable_size_max // _MEMORY_OF_A_STRETCH),
+        )
         removed = remove_drafts(self._layout) + remove_leftover_logs(
             self._layout.ledgers, index.state(), store_id
         )
         torn = tuple(save_torn_tails(replay.verdict, self._layout.journal, self._layout.quarantine))
         parts = self._assemble(foundation, store_id, replay)
+        held.callback(parts.slot.close)
         held.callback(parts.reading.close)
         held.callback(parts.journals.close)
         held.callback(parts.logs.abandon)
@@ -238,7 +251,7 @@ class Opening:
             reading=reading,
             registry=registry,
             warden=Warden(committer, tails, registry),
-            scanning=Scanning(slot, index, shelf, reading),
+            scanning=Scanning(slot, cache, shelf, reading),
         )
 
     def _write_again(self, carried: list[bytes], parts: Parts) -> None:
@@ -249,7 +262,8 @@ class Opening:
     def _bound_journals(self, mark: Mark, parts: Parts) -> None:
         """Crash loops must not pile up journals: some are enough for a checkpoint."""
         marked = [one for one in journal_ids(self._layout.journal) if one >= mark.position.journal_id]
-        if len(marked) > JOURNALS_MAX:
+        # What waits in them is on its way, and was counted where it was left there.
+        if len(marked) > JOURNALS_MAX and parts.slot.tables.frozen is None:
             parts.checkpointer.finish()
             check_finished(parts)
 

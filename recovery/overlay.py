@@ -85,6 +85,11 @@ class _File:
     def read(self, offset: int, size: int) -> bytes:
         return bytes(self._content[offset : offset + size])
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self.read(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
         data = b"".join(buffers)
         self.zero_fill(len(self._content), offset - len(self._content))

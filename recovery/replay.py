@@ -16,8 +16,9 @@ from storage.errors import CorruptionError, NewerFormat
 from storage.journal_reader import JournalReader
 from storage.journal_records import record_batches
 from storage.journal_scan import Owner, scan
+from storage.journal_stretches import Stretches
 from storage.outcome import Damaged, Flaw, Torn
-from storage.position import JournalPosition
+from storage.position import START, JournalPosition
 from storage.registry import PLAIN_KEY
 
 if TYPE_CHECKING:
@@ -53,23 +54,31 @@ class Replay:
         mark: JournalPosition,
         newest_journal: int,
         rows: Mapping[int, LedgerRow],
+        stretches_max: int = 0,
     ) -> None:
+        """So many stretches are noted on the way, if they are no more: not beside a live writer."""
         self._directory = directory
-        self._tombstones = {
+        self.tombstones = {
             row.ledger_id: row.tombstone.journal for row in rows.values() if row.tombstone is not None
         }
-        scans = {
-            journal_id: scan_of(
-                directory, journal_id, rows, mark.offset if journal_id == mark.journal_id else 0
-            )
-            for journal_id in journals.journal_ids(directory)
-            if journal_id >= mark.journal_id
-        }
+        """Up to where in the journals a ledger is dead."""
+        self.stretches: dict[int, Stretches] = {}
+        """Of each journal of which all were noted."""
+        scans = {}
+        for journal_id in journals.journal_ids(directory):
+            if journal_id >= mark.journal_id:
+                start = mark.offset if journal_id == mark.journal_id else 0
+                noted = Stretches(stretches_max) if stretches_max > 0 else None
+                scans[journal_id] = scan_of(directory, journal_id, rows, start, noted)
+                if noted is not None and noted.is_plain:
+                    self.stretches[journal_id] = noted
+                    stretches_max -= noted.number
         required = [Required(newest_journal, "the mark's trailer")] if newest_journal else []
         self.verdict = judge(mark, scans, required)
         _check_verdict(self.verdict)
 
-    def _open(self, journal_id: int) -> ReadFile:
+    def open(self, journal_id: int) -> ReadFile:
+        """The journal's file."""
         return self._directory.open(filenames.journal(journal_id))
 
     @property
@@ -91,12 +100,12 @@ class Replay:
         """Bytes to be replayed."""
         return sum(end - start for one in self.verdict.standings for start, end in _ranges(one))
 
-    def batches(self) -> Iterator[Replayed]:
-        """Everything that counts, in the order in which it was written."""
+    def batches(self, behind: JournalPosition = START) -> Iterator[Replayed]:
+        """Everything that counts behind that place, in the order in which it was written."""
         for one in self.verdict.standings:
-            ranges = list(_ranges(one))
+            ranges = [part for part in map(partial(_behind, behind, one), _ranges(one)) if part]
             if ranges:
-                with self._open(one.scan.journal_id) as file:
+                with self.open(one.scan.journal_id) as file:
                     reader = JournalReader(file, one.scan.journal_id)
                     for start, end in ranges:
                         yield from self._replayed(reader, start, end)
@@ -105,13 +114,13 @@ class Replay:
         for batch in record_batches(reader, start, end):
             _check_known(reader, batch)
             position = JournalPosition(reader.journal_id, batch.end)
-            living = self._living(batch, position) if self._tombstones else batch
+            living = self._living(batch, position) if self.tombstones else batch
             yield Replayed(reader.journal_id, living, position <= self.durable_up_to)
 
     def _living(self, batch: RecordBatch, end: JournalPosition) -> RecordBatch:
         """Without the records of ledgers that were deleted behind them."""
         # Here, and not behind the next journal: what is written again loses the place by which it is judged.
-        dead = {ledger_id for ledger_id, position in self._tombstones.items() if end <= position}
+        dead = {ledger_id for ledger_id, position in self.tombstones.items() if end <= position}
         if dead.isdisjoint(batch.ledger_ids) and not any(
             record.ledger_id in dead for _, record in batch.special
         ):
@@ -133,14 +142,18 @@ class Replay:
 
 
 def scan_of(
-    directory: Directory, journal_id: int, rows: Mapping[int, LedgerRow], start: int = 0
+    directory: Directory,
+    journal_id: int,
+    rows: Mapping[int, LedgerRow],
+    start: int = 0,
+    stretches: Stretches | None = None,
 ) -> JournalScan:
-    """The facts of one journal of a directory, from `start` on."""
+    """The facts of one journal of a directory, from `start` on; what it holds is added to `stretches`."""
     with directory.open(filenames.journal(journal_id)) as file:
         reader = JournalReader(file, journal_id)
         # In a bookie's journal a ledger without a row is one that nobody has told us of.
         declared = Declared(rows) if reader.salt is None else DeclaredByRows(rows)
-        return scan(reader, EntryVerifier(declared=declared, key_of=partial(_key_of, rows)), start)
+        return scan(reader, EntryVerifier(declared=declared, key_of=partial(_key_of, rows)), start, stretches)
 
 
 def _key_of(rows: Mapping[int, LedgerRow], ledger_id: int) -> bytes | None:
@@ -154,6 +167,16 @@ def _ranges(one: Standing) -> Iterator[tuple[int, int]]:
         yield one.scan.start, one.end
     if one.decision in (Decision.CUT, Decision.KEEP) and one.scan.kept.start < one.scan.kept.end:
         yield one.scan.kept.start, one.scan.kept.end
+
+
+def _behind(place: JournalPosition, one: Standing, part: tuple[int, int]) -> tuple[int, int] | None:
+    """What of the part of a journal lies behind the place."""
+    start, end = part
+    if one.scan.journal_id < place.journal_id:
+        return None
+    if one.scan.journal_id == place.journal_id:
+        start = max(start, place.offset)
+    return (start, end) if start < end else None
 
 
 def _check_known(reader: JournalReader, batch: RecordBatch) -> None:

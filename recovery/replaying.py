@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recovery.journal_facts import larger_lac
+from recovery.proven import proven_journals
+from storage.backlog import Backlog, Part
 from storage.codec import journal as journal_codec
 from storage.errors import DiskFull
-from storage.memtable import Memtable, Tables
+from storage.memtable import RECORD_OVERHEAD, Memtable, Tables
+from storage.position import START
 from storage.registry import PLAIN_KEY
 from storage.report import ReplayProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from recovery.proven import ProvenJournal
     from recovery.replay import Replay, Replayed
     from storage.codec.journal import Record
     from storage.journal_records import RecordBatch
@@ -23,8 +28,22 @@ if TYPE_CHECKING:
     from storage.row import LedgerRow
 
 
+TABLES_WAITING_MAX = 4
+"""As much as so many tables hold may wait in the journals when a store is open: a second or two of work."""
+
+JOURNALS_WAITING_MAX = 8
+"""And in no more of them than this: crash loops must not pile them up."""
+
+
+IN_MEMORY_MAX = 8 << 20
+"""What takes no more than this, and fits into a table, is brought there: in a few hundredths of a second."""
+
+
 class Replaying:
-    """Fills the table with what the journals hold, and checkpoints it whenever it is full."""
+    """Fills the table with what the journals hold, and checkpoints it whenever it is full.
+
+    Or leaves it there, where that is much and all of it is plain: see `storage.backlog`.
+    """
 
     def __init__(self, replay: Replay, parts: Parts, progress: Callable[[ReplayProgress], None]) -> None:
         self.records = 0
@@ -35,17 +54,61 @@ class Replaying:
         self._parts = parts
         self._progress = progress
         self._foreign_end = replay.foreign_end
+        self._total = replay.size
 
     def run(self) -> None:
-        total = self._replay.size
-        for replayed in self._replay.batches():
+        start = self._leave() if self._foreign_end is None else START
+        for replayed in self._replay.batches(start):
             self._take(replayed)
-            self._progress(ReplayProgress(min(self.size, total), total, self.records))
+            self._tell()
         # Behind the last record there may be empty groups: they are passed over too.
         active = self._parts.slot.tables.active
         active.covers_until = max(active.covers_until, self._replay.durable_up_to)
         if self._foreign_end is not None:
             self._pass_by(self._foreign_end)
+
+    def _tell(self) -> None:
+        total = self._total
+        self._progress(ReplayProgress(min(self.size, total), total, self.records))
+
+    # ── what is left in the journals ─────────────────────────────────────────────────────────────────
+
+    def _leave(self) -> JournalPosition:
+        """Leaves what is proven where it is, if it is worth it; where the rest begins."""
+        journals = proven_journals(self._replay)
+        table_size = self._parts.config.memtable_size_max
+        if not journals or _memory_of(journals) <= min(table_size, IN_MEMORY_MAX):
+            return START
+        while len(journals) > JOURNALS_WAITING_MAX or _memory_of(journals) > TABLES_WAITING_MAX * table_size:
+            self._wait_in(journals[:1])
+            self._finish_checkpoint()
+            del journals[0]
+        if journals:
+            self._wait_in(journals)
+        return self._replay.durable_up_to
+
+    def _wait_in(self, journals: Sequence[ProvenJournal]) -> None:
+        """What these journals hold is the frozen table, with what the active one knows of ledgers."""
+        slot = self._parts.slot
+        for one in journals:
+            for record in one.special:
+                self._hear(record, slot.tables.active)
+            self.records += one.records
+            self.size += one.size
+            self._tell()
+        slot.tables = Tables(Memtable(journals[-1].end), self._backlog(journals, slot.tables.active.rows))
+
+    def _backlog(self, journals: Sequence[ProvenJournal], rows: Mapping[int, LedgerRow]) -> Backlog:
+        parts: dict[int, list[Part]] = {}
+        with ExitStack() as unless_whole:
+            for one in journals:
+                file = unless_whole.enter_context(self._replay.open(one.end.journal_id))
+                for ledger_id, packed in one.packed.items():
+                    if packed:
+                        parts.setdefault(ledger_id, []).append(Part(file, packed))
+            return Backlog(journals[-1].end, parts, rows.values(), unless_whole.pop_all())
+
+    # ── what comes into memory ───────────────────────────────────────────────────────────────────────
 
     def _take(self, replayed: Replayed) -> None:
         batch = replayed.batch
@@ -88,10 +151,20 @@ class Replaying:
         self._checkpoint()
 
     def _checkpoint(self) -> None:
+        if self._parts.slot.tables.frozen is not None:
+            self._finish_checkpoint()
         tables = self._parts.slot.tables
         self._parts.slot.tables = Tables(Memtable(tables.active.covers_until), tables.active)
+        self._finish_checkpoint()
+
+    def _finish_checkpoint(self) -> None:
         self._parts.checkpointer.finish()
         check_finished(self._parts)
+
+
+def _memory_of(journals: Iterable[ProvenJournal]) -> int:
+    """What a table of it would take."""
+    return sum(one.size + RECORD_OVERHEAD * one.records for one in journals)
 
 
 def check_finished(parts: Parts) -> None:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from storage.codec.digest import Digester
     from storage.codec.entry import Head
     from storage.index import Index
+    from storage.log_shelf import LogShelf
     from storage.memtable import Slot
-    from storage.reading import LogShelf, Reading
+    from storage.reading import Reading
     from storage.registry import Registry
     from storage.report import IndexFound
     from storage.row import LedgerRow
@@ -189,7 +190,7 @@ class View:
     def size_at(self, location: EntryLocation) -> int | None:
         """Bytes of the record there, its length word included; `None` where none can be read."""
         try:
-            word = self._shelf.read(location, LENGTH_WORD_SIZE)
+            word = self._shelf.read(location.pack(), LENGTH_WORD_SIZE)
         except OSError:
             return None
         size = int.from_bytes(word, "big", signed=True)

@@ -42,10 +42,11 @@ from storage.lastmark import NoMark, mark_of, newest_named
 from storage.ledger_rows import LedgerRows
 from storage.lmdb_index import LmdbPlace
 from storage.location_cache import LocationCache
+from storage.log_shelf import LogShelf
 from storage.memtable import Memtable, Slot, Tables
 from storage.outcome import Damaged, Flaw
 from storage.posix_files import PosixDirectory
-from storage.reading import LogShelf, Reading
+from storage.reading import Reading
 from storage.registry import Registry
 from storage.report import IndexFound, RebuildProgress, ReplayProgress
 from storage.turnstile import new_lock

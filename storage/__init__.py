@@ -10,12 +10,12 @@ Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps 
     adapters   posix_files: the disk of a POSIX system; lmdb_index, lmdb_environment, gate; forks;
                page_sums, lmdb_walk: what LMDB's file is held against
     tools      window, resync: walking along a file, and finding the next record when lost;
-               log_ids, location_cache
+               log_ids, location_cache, log_shelf
     parts      one thing on disk or in memory each: journals, journal_writer, journal_reader and its scans;
                entry_logs, entrylog_writer, entrylog_reader; memtable, tail, lastmark, ledger_rows, cookie
     movers     commit (with grouping), warden, registry, checkpoint, reading, scanning, chores: where the
                order stands
-    door       store, ledger, bookie, parts
+    door       store, ledger, bookie, parts; aio: the same, awaited
 
 It never looks at `recovery`.
 """
@@ -43,6 +43,7 @@ from storage.errors import (
     NoSuchEntry,
     NoSuchLedger,
     NotAStore,
+    OtherLoop,
     Overloaded,
     StoreClosed,
     StoreError,
@@ -84,6 +85,7 @@ __all__ = [
     "NoSuchLedger",
     "NotAStore",
     "OpenReport",
+    "OtherLoop",
     "Overloaded",
     "ReplayProgress",
     "StoreClosed",

@@ -10,16 +10,20 @@ from __future__ import annotations
 import errno
 import logging
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import TYPE_CHECKING
 
 from storage import journals
+from storage.codec import piece
 from storage.index_state import IndexState
 from storage.turnstile import Signal
 from storage.worker import AT_ONCE
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Generator, Iterator, Sequence
 
+    from storage.codec.piece import Piece
     from storage.commit import Committer
     from storage.entry_logs import EntryLogs
     from storage.files import Directory
@@ -39,7 +43,9 @@ _ALONE = 64 << 20
 """The same where nobody adds meanwhile, so that nothing waits."""
 
 _LOG = logging.getLogger(__name__)
-_WRITE_STEP = 256 << 10
+_WEIGHT_MAX = 1024  # of a step, in entries: for so long others wait for the interpreter
+_WEIGHT_OF_A_RUN = 32
+_OURS_ALONE = 2  # a variable, and the call that asks
 _ATTEMPTS = 3
 _RETRY_S = 1.0
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -51,7 +57,7 @@ class Places:
 
     ledger_id: int
     entry_ids: Sequence[int]
-    locations: list[int]
+    locations: array[int]
 
 
 class Checkpointer:
@@ -183,6 +189,9 @@ class Checkpointer:
         yield AT_ONCE
         # 6. The journals before the mark are of no more use.
         self._trim()
+        remains = frozen.remains()
+        del frozen
+        yield from _let_go(remains)
 
     def _trim(self) -> None:
         try:
@@ -206,14 +215,12 @@ class Checkpointer:
     def _write_sorted(self, frozen: Memtable) -> Generator[Pause, None, list[Places]]:
         places = []
         self._logs.begin(self.state)
-        for ledger_id in frozen.ledgers():
-            for entry_ids, records in frozen.runs(ledger_id):
-                for piece in _pieces(records):
-                    locations = self._logs.append(ledger_id, records[piece])
-                    places.append(Places(ledger_id, entry_ids[piece], locations))
-                    if self._logs.unsynced >= self._sync_step:
-                        self._logs.sync()
-                    yield AT_ONCE
+        for pieces in _steps(frozen):
+            for one, locations in zip(pieces, self._logs.append(pieces), strict=True):
+                places.append(Places(one.ledger_id, one.ids, locations))
+            if self._logs.unsynced >= self._sync_step:
+                self._logs.sync()
+            yield AT_ONCE
         self._logs.sync()
         return places
 
@@ -280,14 +287,40 @@ class Checkpointer:
         return AT_ONCE
 
 
+def _let_go(runs: list[list[bytes]]) -> Iterator[Pause]:
+    """Frees what nobody reads any more, some at a time: all of it in one go would be ten milliseconds."""
+    left = _WEIGHT_MAX
+    while runs:
+        run = runs.pop()
+        # A reader may still have it: then who lets go of it last frees it.
+        while run and getrefcount(run) == _OURS_ALONE:
+            left -= len(run[-_WEIGHT_MAX:])
+            del run[-_WEIGHT_MAX:]
+            if left <= 0:
+                yield AT_ONCE
+                left = _WEIGHT_MAX
+
+
 def _is_there(frozen: Memtable, places: Places) -> bool:
     """Whether the ledger has not been deleted since the table was frozen."""
     return frozen.last_id(places.ledger_id) is not None
 
 
-def _pieces(records: Sequence[bytes]) -> Iterator[slice]:
-    """The records in pieces of about a write step."""
-    total = sum(map(len, records))
-    count = max(1, _WRITE_STEP * len(records) // total)
-    for start in range(0, len(records), count):
-        yield slice(start, start + count)
+def _steps(frozen: Memtable) -> Iterator[list[Piece]]:
+    """The table's pieces, as many as one step writes: of many small ledgers those of some together."""
+    pieces: list[Piece] = []
+    size = weight = 0
+    for ledger_id in frozen.ledgers():
+        for one in frozen.pieces(ledger_id):
+            size, weight = size + one.size, weight + _weight(one.ids)
+            if pieces and (size > piece.SIZE_MAX or weight > _WEIGHT_MAX):
+                yield pieces
+                pieces, size, weight = [], one.size, _weight(one.ids)
+            pieces.append(one)
+    if pieces:
+        yield pieces
+
+
+def _weight(ids: Sequence[int]) -> int:
+    """What entries of one ledger cost a step, in entries."""
+    return _WEIGHT_OF_A_RUN + len(ids)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from storage import grouping
 from storage.codec import record as record_codec
@@ -27,7 +27,7 @@ from storage.tail import EMPTY
 from storage.turnstile import Signal, Turnstile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from storage.access import Access
     from storage.codec.entry import Head
@@ -50,6 +50,24 @@ class Limits:
     group_size_max: int
     memtable_size_max: int
     throttle_timeout_s: float
+
+
+class Wish(Protocol):
+    """What somebody wants to add who waits in no thread, and what has become of it."""
+
+    @property
+    def tail(self) -> Tail: ...
+
+    @property
+    def access(self) -> Access: ...
+
+    run: Run | None
+    """On its way."""
+    error: Exception | None
+    """Why it is not."""
+
+    def make(self, tail: Tail) -> Run:
+        """The run, which is kept."""
 
 
 class Committer:
@@ -89,6 +107,9 @@ class Committer:
 
     def append(self, ledger_id: int, access: Access, payloads: Sequence[bytes]) -> Run:
         """The payloads with ids behind the ledger's last entry, when a crash can no longer lose them."""
+        run = self._go_alone(self._tails.of(ledger_id), access, payloads)
+        if run is not None:
+            return run
         return self._wait_through(lambda tail: tail.append(payloads, access), ledger_id, access)
 
     def place(self, access: Access, entry: Entry) -> None:
@@ -113,10 +134,35 @@ class Committer:
         """The run and the turn it goes with; `None` while there is no room, or the ledger is held."""
         turnstile = self.turnstile
         with turnstile.lock:
-            self._check_open()
-            if tail.is_held or self._is_full():
+            if not self._lets_in(tail):
                 return None
             return self._take_along(tail, access, make), turnstile.enter()
+
+    def join(self, wishes: Iterable[Wish], told: Callable[[BaseException | None], None]) -> Load | None:
+        """Takes the wishes along; answers with their load, if any is in it. `told` hears how its turn ended.
+
+        Each has its run now, or its error; or neither, if there is no room or its ledger is held.
+        """
+        with self.turnstile.lock:
+            load = self.turnstile.open.load
+            count = len(load.runs)
+            # First: interrupted from here on, whoever is on the way hears of the end all the same.
+            load.watchers.append(told)
+            for wish in wishes:
+                self._grant(wish, load)
+            return load if len(load.runs) > count else None
+
+    def _grant(self, wish: Wish, load: Load) -> None:
+        count = len(load.runs)
+        try:
+            if self._lets_in(wish.tail):
+                self._take_along(wish.tail, wish.access, wish.make)
+        except BaseException as error:
+            if len(load.runs) == count:
+                wish.run = None
+            if not isinstance(error, Exception):
+                raise
+            wish.error = error
 
     def submit(self, ledger_id: int, access: Access, payload: bytes) -> Future[int]:
         """The id as a future; goes with the next turn, whoever leads it."""
@@ -137,8 +183,7 @@ class Committer:
     def put(self, tail: Tail, access: Access, make: Callable[[Tail], Run]) -> tuple[Future[int], int] | None:
         """The future of an entry, and how much waits with it; `None` as in `enter`."""
         with self.turnstile.lock:
-            self._check_open()
-            if tail.is_held or self._is_full():
+            if not self._lets_in(tail):
                 return None
             load, future = self.turnstile.open.load, Future[int]()
             # Too late to cancel from the start: the entry is on its way with everybody else's.
@@ -155,8 +200,7 @@ class Committer:
 
     def _put_aside(self, tail: Tail, access: Access, head: Head, data: bytes) -> int | None:
         with self.turnstile.lock:
-            self._check_open()
-            if tail.is_held or self._is_full():
+            if not self._lets_in(tail):
                 return None
             load = self.turnstile.open.load
             run = self._take_along(tail, access, lambda tail: tail.place_bytes(head, data))
@@ -257,9 +301,17 @@ class Committer:
         if tail.has_news:
             load.decided.append(tail)
 
+    def _lets_in(self, tail: Tail) -> bool:
+        """Whether it takes something for the ledger now: there is room, and nobody holds it. Needs the lock."""
+        load, tables = self.turnstile.open.load, self._slot.tables
+        if not self._latch.is_open or load.refused is not None:
+            self._check_open()
+        if tables.frozen is None and load.size < self._limits.memtable_size_max:
+            return not tail.is_held  # looked at first, as it is nearly always so
+        return not tail.is_held and not self._is_full()
+
     def _check_open(self) -> None:
-        if not self._latch.is_open:
-            self._latch.check_writes()
+        self._latch.check_writes()
         refused = self.turnstile.open.load.refused
         if refused is not None:
             raise self.as_told(refused)
@@ -310,6 +362,89 @@ class Committer:
     def pass_by(self, position: JournalPosition) -> None:
         """What stands before is about to be in the entry logs, all of it, whoever wrote it."""
         self._durable_up_to = max(self._durable_up_to, position)
+
+    # ── without a turn ───────────────────────────────────────────────────────────────────────────────
+
+    def _go_alone(self, tail: Tail, access: Access, payloads: Sequence[bytes]) -> Run | None:
+        """The run, durable, if nobody else adds just now; otherwise `None`, and nothing has happened.
+
+        What is spared is all that many callers need to share a turn. It is worth an order of its own: behind a
+        sync every line of code comes from far away, and that is most of what an add costs beside it.
+        """
+        turnstile = self.turnstile
+        run: Run | None = None
+        error: Exception | None = None
+        try:
+            with turnstile.lock:
+                run = self._begin_alone(tail, access, payloads)
+            if run is None:
+                return None
+            self._do_alone(run)
+        except BaseException as raised:
+            error = self._failed_alone(run, raised)
+        finally:
+            if run is not None or turnstile.is_alone:
+                self._end_alone()
+        assert run is not None, "else it has returned, or raised"
+        if error is None:
+            self.on_turn()
+        elif not run.is_durable:
+            raise self.as_told(error)
+        return run
+
+    def _failed_alone(self, run: Run | None, error: BaseException) -> Exception:
+        """The error, if it is to be told; raises it as it is if it is not of the disk."""
+        is_done = run is not None and run.is_durable and not isinstance(error, Exception)
+        if self.turnstile.is_alone and not is_done:
+            # A Ctrl-C too: an id was handed out, and is perhaps not written.
+            self._latch.fail(error)
+        if run is None or not isinstance(error, Exception):
+            raise error
+        return error
+
+    def _end_alone(self) -> None:
+        try:
+            self.turnstile.end_alone()
+        except BaseException:
+            self.turnstile.end_alone()  # a Ctrl-C: whoever has come meanwhile must not wait for ever
+            raise
+        self.news.notify()
+
+    def _begin_alone(self, tail: Tail, access: Access, payloads: Sequence[bytes]) -> Run | None:
+        """The run, if everything is as it mostly is, and the caller is to write it now. Needs the lock."""
+        turnstile, journal = self.turnstile, self._journals.active
+        if access is not tail.admitted or journal is None or not self._latch.is_open:
+            return None
+        # What waits already has ids before these, and is written first.
+        if not turnstile.is_idle or turnstile.open.load.has_content or not self._lets_in(tail):
+            return None
+        if journal.keyed.get(tail.ledger_id) != tail.facts.master_key:
+            return None
+        before = tail.handed_out
+        try:
+            run = tail.append(payloads, access)
+            if run.size <= self._limits.group_size_max and journal.has_room_for(run.size):
+                turnstile.begin_alone()
+                return run
+            tail.take_back(before)
+        except BaseException:
+            tail.take_back(before)
+            raise
+        return None
+
+    def _do_alone(self, run: Run) -> None:
+        """The order of `stages`, for one run."""
+        journal, active = self._journals.active, self._slot.tables.active
+        assert journal is not None, "looked at before"
+        assert run.tail.end != EMPTY, "nobody is admitted before the first add, which has more to say"
+        journal.write(grouping.group_of(run), self._durable_up_to)
+        self._sync(journal)
+        active.insert_parts(run.tail.ledger_id, run.first_id, run.fronts, run.payloads, run.size)
+        active.covers_until = self._durable_up_to
+        run.tail.settle(run)
+        run.is_durable = True
+        if active.size >= self._limits.memtable_size_max:
+            self._freeze()
 
     # ── the turn ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -380,26 +515,27 @@ class Committer:
 
     def _insert(self, step: Step) -> None:
         active = self._slot.tables.active
-        for run in step.runs:
+        runs = grouping.joined(step.runs)
+        for run in runs:
             active.insert_parts(run.tail.ledger_id, run.first_id, run.fronts, run.payloads, run.size)
         # Behind the insert: a mark must never cover what is not in the table.
         active.covers_until = self._durable_up_to
+        for run in runs:
+            if run.tail.end == EMPTY:
+                self._settle_claim(run.tail, active)
+            run.tail.settle(run)
         for run in step.runs:
-            self._settle(run, active)
+            run.is_durable = True
+            if run.whole is not None:
+                run.whole.is_durable = run.last_id == run.whole.last_id
         # Behind the entries: who sees a fence must see all that it has let pass.
         for statement in step.statements:
             self._registry.settle(statement.tail.ledger_id, statement.revise, active)
             statement.is_durable = True
 
-    def _settle(self, run: Run, active: Memtable) -> None:
-        tail = run.tail
-        if tail.end == EMPTY:
-            # Its key is in the journal now; when that goes, only the row knows it.
-            self._registry.settle(tail.ledger_id, lambda row: as_claimed(row, tail.facts), active)
-        tail.settle(run)
-        run.is_durable = True
-        if run.whole is not None:
-            run.whole.is_durable = run.last_id == run.whole.last_id
+    def _settle_claim(self, tail: Tail, active: Memtable) -> None:
+        # Its key is in the journal now; when that goes, only the row knows it.
+        self._registry.settle(tail.ledger_id, lambda row: as_claimed(row, tail.facts), active)
 
     def _erase(self, deletions: Sequence[Deletion]) -> None:
         for one in deletions:
@@ -444,6 +580,8 @@ class Committer:
                 future.set_result(run.first_id)
             else:
                 future.set_exception(self.as_told(error))
+        for told in load.watchers:
+            told(error)
         if self._latch.failure is None:
             self.on_turn()
 

@@ -51,3 +51,13 @@ class Entry:
             raise InvalidEntry(f"last add confirmed {self.last_add_confirmed} is not between -1 and 2^63 - 1")
         if not 0 <= self.length <= ID_MAX:
             raise InvalidEntry(f"length {self.length} is not between 0 and 2^63 - 1")
+
+
+class Blank:
+    """An entry that is still being filled in, by who reads it and has checked its numbers already.
+
+    With its class set to `Entry` it is one like any other, and nobody can change it any more. `Entry` itself
+    takes five times as long: being frozen, it sets each field through a call, and checks every number again.
+    """
+
+    __slots__ = ("entry_id", "last_add_confirmed", "ledger_id", "length", "payload")

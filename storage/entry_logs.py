@@ -6,15 +6,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storage import filenames
-from storage.codec.entrylog import Origin
+from storage.codec.entrylog import BLOCK_SIZE, Origin
 from storage.entrylog_writer import EntryLogWriter
 from storage.filenames import FileKind
 from storage.log_ids import next_log_id, taken_by
 from storage.position import LogPosition
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Sequence
 
+    from storage.codec.piece import Piece
     from storage.files import Directory
     from storage.index_state import IndexState
 
@@ -59,13 +61,20 @@ class EntryLogs:
         if self._writer is not None:
             self._writer.begin()
 
-    def append(self, ledger_id: int, records: Sequence[bytes]) -> list[int]:
-        """The packed locations of the records, all in one log. Not durable until `sync`."""
-        writer = self._with_room(sum(map(len, records)))
-        locations = writer.append(ledger_id, records)
+    def append(self, pieces: Sequence[Piece]) -> list[array[int]]:
+        """The packed locations of each piece's records, those of one all in one log. Durable after `sync`."""
+        size = sum(one.size for one in pieces)
+        if len(pieces) > 1 and self._end + size > self._size_max:
+            return [locations for one in pieces for locations in self.append((one,))]
+        writer = self._with_room(size)
+        locations = writer.write(pieces)
         self.ends[writer.log_id] = writer.end
         self._newest = LogPosition(writer.log_id, writer.end)
         return locations
+
+    @property
+    def _end(self) -> int:
+        return BLOCK_SIZE if self._writer is None else self._writer.end
 
     def _with_room(self, size: int) -> EntryLogWriter:
         # What fits into no log has one of its own.

@@ -7,26 +7,29 @@
 from __future__ import annotations
 
 import errno
+from array import array
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from storage import filenames
 from storage.codec import entrylog as codec
+from storage.codec import piece
 from storage.position import LENGTH_WORD_SIZE, EntryLocation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from storage.codec.entrylog import Origin
+    from storage.codec.piece import Piece
     from storage.files import Directory, WriteFile
 
 SIZE_MAX = (1 << 31) - 1
 """Whoever appends rolls before this: a bookie keeps offsets in 31 bits."""
 
 _SMALL = 2048
-_PIECE_SIZE = 256 << 10
+_WRITE_SIZE = 256 << 10
 
 
 class EntryLogWriter:
@@ -74,14 +77,25 @@ class EntryLogWriter:
 
     def append(self, ledger_id: int, records: Sequence[bytes]) -> list[int]:
         """Writes the records of one ledger behind the end; answers with their packed locations."""
-        first = EntryLocation(self.log_id, self.end + LENGTH_WORD_SIZE).pack()
-        *locations, behind = accumulate(map(len, records), initial=first)
-        size = behind - first
+        ids = range(len(records))
+        found = self.write([*piece.of_records(ledger_id, ids, records)])
+        return [location for locations in found for location in locations]
+
+    def write(self, pieces: Sequence[Piece]) -> list[array[int]]:
+        """Writes the pieces one behind the other; answers with the packed locations of each."""
+        size = sum(one.size for one in pieces)
         assert self.end + size <= SIZE_MAX, "whoever appends rolls before a log is full"
-        self._write(records, size)
-        if records:  # a ledger of which nothing is here must not be in the map
-            self._sizes[ledger_id] += size
-        return locations
+        start, found = self.end, []
+        self._write([*chain.from_iterable(one.buffers for one in pieces)], size)
+        for one in pieces:
+            # With the end of the last one, which is no place.
+            first = EntryLocation(self.log_id, start + LENGTH_WORD_SIZE).pack()
+            locations = array("q", accumulate(one.sizes, initial=first))
+            locations.pop()
+            found.append(locations)
+            self._sizes[one.ledger_id] += one.size
+            start += one.size
+        return found
 
     def sync(self) -> None:
         """When it returns, everything appended is durable, and its last block is never written again."""
@@ -116,12 +130,12 @@ class EntryLogWriter:
         filler = codec.encode_filler(self.end)
         self._write([filler], len(filler))
 
-    def _write(self, records: Sequence[bytes], size: int) -> None:
+    def _write(self, buffers: Sequence[bytes], size: int) -> None:
         with self._writing() as file:
             at = self.end
-            for piece in _pieces(records, size):
-                file.write(at, piece)
-                at += sum(map(len, piece))
+            for some in _joined(buffers, size):
+                file.write(at, some)
+                at += sum(map(len, some))
         self.end += size
         self.unsynced += size
 
@@ -136,11 +150,11 @@ class EntryLogWriter:
             raise
 
 
-def _pieces(records: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
-    """The records in lists for one write each. Handing small ones to the system costs more than a copy."""
-    if size > _SMALL * len(records):
-        yield records
+def _joined(buffers: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
+    """The buffers in lists for one write each. Handing small ones to the system costs more than a copy."""
+    if size > _SMALL * len(buffers):
+        yield buffers
         return
-    count = max(1, _PIECE_SIZE * len(records) // max(1, size))
-    for start in range(0, len(records), count):
-        yield [b"".join(records[start : start + count])]
+    count = max(1, _WRITE_SIZE * len(buffers) // max(1, size))
+    for start in range(0, len(buffers), count):
+        yield (b"".join(buffers[start : start + count]),)

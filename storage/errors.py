@@ -20,6 +20,7 @@
     │   ├── ForeignStore          a bookie's directory, and never one of ours
     │   ├── StoreClosed           used after its close
     │   ├── ForkedStore           used in a fork of the process that opened it
+    │   ├── OtherLoop             awaited on another event loop than the one that opened it
     │   └── Overloaded            the disk is slower than the adds, for too long
     ├── the disk failing
     │   ├── StoreFailed           a write or a sync failed: no more adds, reads go on
@@ -239,6 +240,17 @@ class ForkedStore(StoreError):
 
     def __str__(self) -> str:
         return f"the store {self.path} was opened before a fork: only the process that opened it may use it"
+
+
+class OtherLoop(StoreError, RuntimeError):
+    """The store belongs to the event loop that opened it, and this is another; nothing was done."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"the store {self.path} was opened on another event loop: only there can it be awaited"
 
 
 class Overloaded(StoreError):

@@ -46,6 +46,9 @@ class ReadFile(File, Protocol):
     def read(self, offset: int, size: int) -> bytes:
         """`size` bytes from `offset`; fewer only where the file ends. Says nothing about durability."""
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """The same, into a buffer, which costs less if it is large; how many bytes they are."""
+
 
 class WriteFile(File, Protocol):
     """A file open for writing, at any offset."""

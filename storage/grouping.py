@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.codec import journal as journal_codec
+from storage.codec import record as record_codec
 from storage.codec.seal import GroupFlag
 from storage.journal_writer import Group
 from storage.tail import Run
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 
+_JOINED_MIN = 4
+_new_tuple = tuple.__new__
 _KEY_FRAME_SIZE = len(journal_codec.encode_ledger_key(0, b""))
 
 
@@ -56,6 +59,7 @@ class Load:
         "unawaited",
         "wants_freeze",
         "wants_seal",
+        "watchers",
     )
 
     def __init__(self) -> None:
@@ -68,6 +72,8 @@ class Load:
         self.pending: deque[tuple[Future[int], Run]] = deque()
         self.unawaited: list[Run] = []
         """Of the runs those for which nobody waits."""
+        self.watchers: list[Callable[[BaseException | None], None]] = []
+        """Told by whoever has led the turn when it is over: they must neither wait nor raise."""
         self.wants_seal = False
         self.wants_freeze = False
         self.refused: BaseException | None = None
@@ -96,10 +102,9 @@ class Step(NamedTuple):
         """The keys of its ledgers that are known, but for those among these: a ledger that was made again may
         have another one than these say."""
         missing = {}
-        tails = [run.tail for run in self.runs]
-        if self.statements:
-            tails += [one.tail for one in self.statements]
-        for tail in tails:
+        ones: Iterable[Run | Statement] = chain(self.runs, self.statements)
+        for one in ones:
+            tail = one.tail
             key = tail.facts.master_key
             if key is not None and keyed.get(tail.ledger_id) != key:
                 missing[tail.ledger_id] = key
@@ -113,8 +118,15 @@ def steps(load: Load, size_max: int) -> Iterable[Step]:
     """
     runs = load.runs
     if runs and load.size <= size_max and not load.statements:
-        return (Step(_group(runs, load.size), runs),)
+        return (Step(group_of(runs[0]) if len(runs) == 1 else _group(runs, load.size), runs),)
     return _several(load, size_max)
+
+
+def group_of(run: Run) -> Group:
+    """A run in one group, however large."""
+    if run.first_id == run.last_id:
+        return _new_tuple(Group, ((run.fronts, run.payloads[0]), 1, run.size, GroupFlag.NONE))
+    return _group((run,), run.size)
 
 
 def _several(load: Load, size_max: int) -> Iterator[Step]:
@@ -150,9 +162,9 @@ def _parts(run: Run, size_max: int) -> Iterator[Run]:
     if run.size <= size_max:
         yield run
         return
-    first, size, length = 0, 0, run.length - sum(map(len, run.payloads))
-    for at, (front, payload) in enumerate(zip(run.fronts, run.payloads, strict=True)):
-        added = len(front) + len(payload)
+    first, size, length, front_size = 0, 0, run.length - sum(map(len, run.payloads)), run.front_size
+    for at, payload in enumerate(run.payloads):
+        added = front_size + len(payload)
         if size and size + added > size_max:
             yield _part(run, slice(first, at), size, length)
             first, size = at, 0
@@ -163,19 +175,22 @@ def _parts(run: Run, size_max: int) -> Iterator[Run]:
 
 def _part(run: Run, part: slice, size: int, length: int) -> Run:
     first_id = run.first_id + part.start
-    fronts, payloads = run.fronts[part], run.payloads[part]
+    payloads, width = run.payloads[part], run.front_size
+    fronts = run.fronts[width * part.start :][: width * len(payloads)]
     last_id = first_id + len(payloads) - 1
     return Run(run.tail, first_id, last_id, fronts, payloads, size, length, run.confirmed, whole=run)
 
 
 def _group(members: Sequence[Run], size: int) -> Group:
     buffers: list[bytes] = []
+    count = 0
     for run in members:
-        if len(run.payloads) == 1:  # so common, and so much cheaper
-            buffers += (run.fronts[0], run.payloads[0])
+        if run.first_id == run.last_id:  # so common that a call counts
+            buffers += (run.fronts, run.payloads[0])
+            count += 1
         else:
-            buffers += chain.from_iterable(zip(run.fronts, run.payloads, strict=True))
-    count = len(buffers) // 2
+            buffers += record_codec.buffers(run.fronts, run.payloads)
+            count += len(run.payloads)
     # Of a run that was too large for one group a part may be kept; that is said where it is offered.
     is_atomic = count > len(members)
     return Group(buffers, count, size, GroupFlag.ATOMIC if is_atomic else GroupFlag.NONE)
@@ -185,6 +200,44 @@ def _with_statements(group: Group, statements: Sequence[Statement]) -> Group:
     records = [one.record for one in statements]
     count, size = group.record_count + len(records), group.size + sum(map(len, records))
     return Group([*group.buffers, *records], count, size, group.flags)
+
+
+def joined(runs: Sequence[Run]) -> Sequence[Run]:
+    """The same entries in fewer runs: what many callers have added to one ledger, one by one, is one."""
+    if len(runs) < _JOINED_MIN:
+        return runs
+    found: list[Run] = []
+    first = 0
+    for at, run in enumerate(runs[1:], 1):
+        before = runs[at - 1]
+        if run.tail is not before.tail or not _continues(run, before):
+            found.append(_joined(runs, first, at))
+            first = at
+    found.append(_joined(runs, first, len(runs)))
+    return found
+
+
+def _continues(run: Run, before: Run) -> bool:
+    """Whether both are single entries, with fronts alike, and the one follows the other."""
+    is_next = run.first_id == run.last_id == before.first_id + 1 and before.first_id == before.last_id
+    return is_next and len(run.fronts) == len(before.fronts)
+
+
+def _joined(runs: Sequence[Run], start: int, stop: int) -> Run:
+    if stop == start + 1:
+        return runs[start]
+    stretch = runs[start:stop]
+    first, last = stretch[0], stretch[-1]
+    return Run(
+        first.tail,
+        first.first_id,
+        last.last_id,
+        b"".join([run.fronts for run in stretch]),
+        [run.payloads[0] for run in stretch],
+        sum([run.size for run in stretch]),
+        last.length,
+        max([run.confirmed for run in stretch]),
+    )
 
 
 def key_records_size(keys: Mapping[int, bytes]) -> int:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
 from storage.codec import blocks
+from storage.codec.gathering import Begun, Gathered, Noted, gather
 from storage.codec.seal import GroupFlag, Seal, StoredSeal
 from storage.journal_reader import StoredPadding, StoredRecord, Summed
 from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from storage.codec.digest import Buffer
     from storage.journal_reader import JournalReader
+    from storage.journal_stretches import Stretches
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """A sealed group whose checksum holds."""
 
     start: int
@@ -65,6 +65,18 @@ class GroupWatch:
         self._records += count
         if count and self.first_record is None:
             self.first_record = end
+
+    @property
+    def begun(self) -> Begun:
+        """How far the group has been passed."""
+        return Begun(self.start, self._records, self._summed.checksum, self._flags, self.first_record)
+
+    def go_on(self, passed: Gathered, end: int) -> None:
+        """Groups were passed, and a part of the next one up to `end`."""
+        if passed.groups:
+            self.last, _ = passed.groups[-1]
+        self.start, self._records, checksum, self._flags, self.first_record = passed.begun
+        self._summed = Summed(end, checksum)
 
     def record(self, item: StoredRecord) -> None:
         """Counts a record into the group."""
@@ -121,9 +133,15 @@ class GroupWatch:
         return (seal.sequence, seal.salt) == (self.last.sequence + 1, self.last.salt)
 
 
-def groups(reader: JournalReader, start: int = 0) -> Iterator[Group | Stop]:
-    """The sealed groups from `start` on (0: from the first). The last item says how they ended."""
-    walk = _Walk(reader, start)
+def groups(
+    reader: JournalReader, start: int = 0, stretches: Stretches | None = None
+) -> Iterator[Group | Stop]:
+    """The sealed groups from `start` on (0: from the first). The last item says how they ended.
+
+    What they hold is added to `stretches`. Not beside a live writer, then: of a part that was read too early
+    it would say what is no longer there.
+    """
+    walk = _Walk(reader, start) if stretches is None else _GatheringWalk(reader, start, stretches)
     while True:
         yield from walk.plain()
         found = walk.next()
@@ -141,7 +159,7 @@ class _Walk:
         self._watch = GroupWatch(reader, start)
         self._at = self._watch.start
 
-    def plain(self) -> list[Group]:
+    def plain(self) -> Iterable[Group]:
         """The groups with which nothing is the matter, as far as they are held; passes the records behind."""
         self._watch.reach(self._at)
         # Asked for each time: beside a live writer the window may have been read anew.
@@ -163,7 +181,7 @@ class _Walk:
         item = self._reader.item_at(self._at)
         match item:
             case StoredRecord():
-                self._watch.record(item)
+                self._pass_record(item)
             case StoredPadding():
                 self._at = item.end
                 return self._watch.padding(item)
@@ -173,3 +191,45 @@ class _Walk:
                 return item
         self._at = item.end
         return None
+
+    def _pass_record(self, item: StoredRecord) -> None:
+        self._watch.record(item)
+
+
+class _GatheringWalk(_Walk):
+    """The same, and notes on the way where the entries of each group lie."""
+
+    def __init__(self, reader: JournalReader, start: int, stretches: Stretches) -> None:
+        super().__init__(reader, start)
+        self._stretches = stretches
+
+    def plain(self) -> Iterator[Group]:
+        self._watch.reach(self._at)
+        window = self._reader.window
+        # What is held ends somewhere in the middle: all that begins there, in one piece.
+        while passed := self._gather(window.rest(self._at)) or self._gather(window.ahead(self._at)):
+            for seal, end in passed.groups:
+                yield Group(seal.group_start, end, seal, seal.record_count)
+
+    def _gather(self, block: memoryview) -> Gathered | None:
+        """`None` if what the block begins with goes on behind it, or is to be looked at by itself."""
+        watch, noted = self._watch, Noted([], [])
+        passed = gather(block, self._at, watch.last, watch.begun, noted)
+        if not passed.end:
+            return None
+        self._stretches.note(noted, passed)
+        self._at += passed.end
+        watch.go_on(passed, self._at)
+        return passed
+
+    def next(self) -> Group | Stop | None:
+        found = super().next()
+        if isinstance(found, Group):
+            self._stretches.end_group()
+        return found
+
+    def _pass_record(self, item: StoredRecord) -> None:
+        before = self._watch.begun.checksum
+        super()._pass_record(item)
+        self._watch.reach(item.end)
+        self._stretches.note_one(item, before, self._watch.begun.checksum)

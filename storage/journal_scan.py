@@ -21,9 +21,12 @@ from storage.outcome import Damaged, EndOfData, Flaw, Stop, Torn
 from storage.position import LENGTH_WORD_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from storage.codec.seal import Seal, StoredSeal
     from storage.codec.survey import EntryVerifier
     from storage.journal_reader import JournalReader
+    from storage.journal_stretches import Stretches
     from storage.position import JournalPosition
 
 
@@ -74,14 +77,19 @@ class JournalScan:
         return isinstance(self.stop, EndOfData)
 
 
-def scan(reader: JournalReader, verifier: EntryVerifier, start: int = 0) -> JournalScan:
-    """The facts of this journal from `start` on (0: from the first record). Damage before it is not seen."""
+def scan(
+    reader: JournalReader, verifier: EntryVerifier, start: int = 0, stretches: Stretches | None = None
+) -> JournalScan:
+    """The facts of this journal from `start` on (0: from the first record). Damage before it is not seen.
+
+    What sealed groups of ours hold is added to `stretches`: see `storage.journal_groups`.
+    """
     start = max(start, reader.records_start)
     match owner_of(reader):
         case Owner.NOBODY:
             return _unread(reader, Owner.NOBODY, 0)
         case Owner.OURS:
-            return _scan_groups(reader, verifier, start)
+            return _scan_groups(reader, verifier, start, stretches)
         case Owner.BOOKIE | Owner.UNKNOWN as owner:
             return _scan_records(reader, verifier, start, owner)
 
@@ -126,9 +134,12 @@ class _Sound:
         )
 
 
-def _scan_groups(reader: JournalReader, verifier: EntryVerifier, start: int) -> JournalScan:
+def _scan_groups(
+    reader: JournalReader, verifier: EntryVerifier, start: int, stretches: Stretches | None
+) -> JournalScan:
     unread = _unread(reader, Owner.OURS, start)
-    sound, stop = _sound_groups(reader, start, unread.end)
+    found_groups = groups(reader, start) if stretches is None else groups(reader, start, stretches)
+    sound, stop = _sound_groups(found_groups, unread.end)
     found = replace(sound.facts(unread), stop=stop)
     if isinstance(stop, EndOfData):
         # Behind the header's padding no group may have begun: its place is reached all the same.
@@ -152,9 +163,9 @@ def _against_header(found: JournalScan, reader: JournalReader) -> JournalScan:
     return found
 
 
-def _sound_groups(reader: JournalReader, start: int, end: int) -> tuple[_Sound, Stop]:
+def _sound_groups(found_groups: Iterator[Group | Stop], end: int) -> tuple[_Sound, Stop]:
     sound = _Sound(end)
-    for found in groups(reader, start):
+    for found in found_groups:
         if not isinstance(found, Group):
             return sound, found
         sound.add(found)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _ATOMIC_MARK_SIZE = len(seal_codec.encode_atomic_mark())
 _SMALL = 16 << 10
 
+# What a named tuple's own way takes is a call more, and each add makes some.
+_new_tuple = tuple.__new__
+
 
 class Group(NamedTuple):
     """What one leader writes with one write and one sync."""
@@ -116,32 +119,28 @@ class JournalWriter:
         return 2 * self.end > self._filled_until
 
     def has_room(self, group: Group, more: int = 0) -> bool:
-        size, room = group.size + more, self._filled_until - self.end
-        # Far from the end first: whatever the padding comes to, it is less than this.
-        return size + 3 * self._alignment <= room or group.space(self._alignment, more) <= room
+        return self.has_room_for(group.size + more) or group.space(self._alignment, more) <= self.room
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether a group of that size has room, whatever its padding comes to."""
+        return size + 3 * self._alignment <= self._filled_until - self.end
 
     def write(self, group: Group, durable_up_to: JournalPosition) -> None:
         """Writes the group at the end; not durable, and not part of the journal, until `sync` returns."""
         assert self._written_until == self.end, "no group is written before the one before it is durable"
-        seal = Seal(
-            self.journal_id,
-            self._salt,
-            self.sequence + 1,
-            self.end,
-            durable_up_to,
-            group.record_count,
-            group.flags,
-        )
-        if group.size <= _SMALL:
-            self._put(seal_codec.join_group(group.buffers, group.size, seal, self._alignment))
+        _, count, size, flags = group
+        sequence = self.sequence + 1
+        fields = (self.journal_id, self._salt, sequence, self.end, durable_up_to, count, flags)
+        seal = _new_tuple(Seal, fields)
+        if size <= _SMALL:
+            content = seal_codec.join_group(group.buffers, size, seal, self._alignment)
+            self._written_until = self.end + len(content)
+            self._file.write(self.end, (content,))
         else:
-            with self._assembled(group, seal) as content:
-                self._put(content)
-        self.needs_vouching = group.record_count > 0
-
-    def _put(self, content: bytes | memoryview) -> None:
-        self._written_until = self.end + len(content)
-        self._file.write(self.end, (content,))
+            with self._assembled(group, seal) as assembled:
+                self._written_until = self.end + len(assembled)
+                self._file.write(self.end, (assembled,))
+        self.needs_vouching = count > 0
 
     def _assembled(self, group: Group, seal: Seal) -> memoryview:
         """The whole group in one piece, until the next one takes its place."""
@@ -162,7 +161,7 @@ class JournalWriter:
         self._file.sync()
         self.end = self._written_until
         self.sequence += 1
-        return JournalPosition(self.journal_id, self.end)
+        return _new_tuple(JournalPosition, (self.journal_id, self.end))
 
     def close(self) -> None:
         self._file.close()

@@ -21,17 +21,18 @@ class Latch:
         """Whether everything may be done: nothing has failed, and nobody closes it."""
         self.failure: BaseException | None = None
         """The first error that stopped the store from writing."""
-        self._gone: type[StoreClosed | ForkedStore] | None = None
+        self.gone: type[StoreClosed | ForkedStore] | None = None
+        """What is said to who asks anything, once nothing is answered any more."""
         self._is_closing = False
 
     @property
     def has_ended(self) -> bool:
         """Whether waiting for anything to be written is in vain."""
-        return self._is_closing or self._gone is not None or self.failure is not None
+        return self._is_closing or self.gone is not None or self.failure is not None
 
     @property
     def is_closed(self) -> bool:
-        return self._is_closing or self._gone is not None
+        return self._is_closing or self.gone is not None
 
     def fail(self, error: BaseException) -> None:
         """From here on nothing is written; the first error is the one that is told."""
@@ -41,25 +42,25 @@ class Latch:
 
     def begin_close(self) -> bool:
         """From here on nothing is added; whether the caller is the one to close it."""
-        is_first = not self._is_closing and self._gone is None
+        is_first = not self._is_closing and self.gone is None
         self._is_closing = True
         self.is_open = False
         return is_first
 
     def close(self) -> None:
         """From here on nothing is answered."""
-        self._gone = self._gone or StoreClosed
+        self.gone = self.gone or StoreClosed
         self.is_open = False
 
     def fork(self) -> None:
         """This process is a copy of the one that owns the store."""
-        self._gone = ForkedStore
+        self.gone = ForkedStore
         self.is_open = False
 
     def check_reads(self) -> None:
         """Raises unless entries can be read."""
-        if self._gone is not None:
-            raise self._gone(self.path)
+        if self.gone is not None:
+            raise self.gone(self.path)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

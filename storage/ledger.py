@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from storage.access import Access
 from storage.codec import entry as entry_codec
+from storage.codec import record as record_codec
 from storage.codec.digest import Digester, mac_key, master_key
 from storage.entry import ID_MAX, NO_ENTRY, DigestType, Entry
 from storage.errors import (
@@ -29,22 +31,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
+    from storage.codec.passage import Passage
     from storage.config import StoreConfig
     from storage.parts import Parts
-    from storage.scanning import Block
     from storage.tail import Tail
 
     Payload = bytes | bytearray | memoryview
 
 
-_CRC32C = Digester(DigestType.CRC32C)
+_CRC32C_TYPE = DigestType.CRC32C  # looked up once: for an enum's member that costs as much as a call
+_CRC32C = Digester(_CRC32C_TYPE)
 _OVERHEAD_MAX = entry_codec.HEAD.size + max(digest_type.width for digest_type in DigestType)
 
 
 class Ledger:
     """One ledger of a store: append to it, read it, follow it. Cheap to make, and shared like its store."""
 
-    __slots__ = ("_access", "_committer", "_latch", "_notice_submit", "_parts", "_small", "id")
+    __slots__ = (
+        "_access",
+        "_committer",
+        "_is_plain",
+        "_latch",
+        "_notice_submit",
+        "_parts",
+        "_plain",
+        "_row",
+        "_slot",
+        "_small",
+        "id",
+    )
 
     def __init__(
         self, ledger_id: int, access: Access, parts: Parts, notice_submit: Callable[[], None]
@@ -56,6 +71,11 @@ class Ledger:
         self._parts = parts
         self._committer = parts.committer
         self._latch = parts.latch
+        self._row = parts.registry.find
+        self._slot = parts.slot
+        self._plain = parts.reading.plain
+        self._is_plain = access.digest_type in (None, DigestType.CRC32C)
+        """Whether its caller has asked for no other digest type than nearly every ledger has."""
         self._small = parts.config.entry_size_max - _OVERHEAD_MAX
         """A payload up to here is never too large, however its entry is protected."""
 
@@ -82,6 +102,8 @@ class Ledger:
         checked = self._checked_all(list(payloads))
         if not checked:
             return range(0)
+        if len(checked) >= record_codec.MANY:
+            record_codec.many_at_once()  # loaded before anybody waits for this add
         run = self._committer.append(self.id, self._access, checked)
         return range(run.first_id, run.last_id + 1)
 
@@ -201,6 +223,21 @@ class Ledger:
 
     def read(self, entry_id: int) -> Entry:
         """The entry, its digest verified. `NoSuchEntry` if there is none, `EntryUnreadable` if damaged."""
+        # Nearly every read ends here; what is out of the ordinary is found out below.
+        if self._is_plain and self._latch.gone is None:
+            entries = self._slot.tables.active.find(self.id)
+            if entries is not None and not entries.strays:
+                last = entries.read_last
+                if last is not None and last.entry_id == entry_id:
+                    return last
+            row = self._row(self.id)
+            if row is None or row.digest_type is _CRC32C_TYPE:
+                entry = self._plain(self.id, entry_id)
+                if entry is not None:
+                    return entry
+        return self._read(entry_id)
+
+    def _read(self, entry_id: int) -> Entry:
         self._latch.check_reads()
         check_id("entry", entry_id)
         try:
@@ -230,15 +267,13 @@ class Ledger:
 
         Lazy, in bounded memory. One that is missing raises `NoSuchEntry` when its turn comes.
         """
-        for block in self._blocks(first, last):
-            yield from block.entries()
+        return chain.from_iterable(found.entries() for found in self._passages(first, last))
 
     def payloads(self, first: int = 0, last: int | None = None) -> Iterator[bytes]:
         """The payloads alone: the fastest way to read many."""
-        for block in self._blocks(first, last):
-            yield from block.payloads()
+        return chain.from_iterable(run for found in self._passages(first, last) for run in found.payloads)
 
-    def _blocks(self, first: int, last: int | None) -> Iterator[Block]:
+    def _passages(self, first: int, last: int | None) -> Iterator[Passage]:
         self._latch.check_reads()
         check_id("entry", first)
         end = self.last_entry_id
@@ -247,15 +282,15 @@ class Ledger:
         if last is not None:
             check_id("entry", max(last, 0))
         end = NO_ENTRY if end is None else end
-        blocks = self._parts.scanning.blocks(self.id, first, end if last is None else last, self._digester())
-        while (block := self._next(blocks)) is not None:
-            yield block
+        scan = self._parts.scanning.passages(self.id, first, end if last is None else last, self._digester())
+        while (found := self._next(scan)) is not None:
+            yield found
 
-    def _next(self, blocks: Iterator[Block]) -> Block | None:
+    def _next(self, scan: Iterator[Passage]) -> Passage | None:
         # For each again: what it would come from may be closed by now.
         with self._latch.reading():
             try:
-                return next(blocks, None)
+                return next(scan, None)
             except NoSuchEntry as error:
                 missing(self._parts, self.id, error.entry_id)
 
@@ -269,21 +304,22 @@ class Ledger:
         at = from_entry
         with suppress(StoreClosed, ForkedStore):
             while at <= ID_MAX:
-                for entry in self._available(at):
-                    yield entry
-                    at = entry.entry_id + 1
+                for found in self._available(at):
+                    for entry in found.entries():
+                        yield entry
+                        at = entry.entry_id + 1
                 if at <= ID_MAX and not self._wait_for(at, idle_timeout_s):
                     return
 
-    def _available(self, first: int) -> Iterator[Entry]:
+    def _available(self, first: int) -> Iterator[Passage]:
         end = self.last_entry_id
         # A missing one ends what is available; who follows waits there.
         with suppress(NoSuchEntry):
-            blocks = self._parts.scanning.blocks(
+            scan = self._parts.scanning.passages(
                 self.id, first, NO_ENTRY if end is None else end, self._digester()
             )
-            while (block := self._next(blocks)) is not None:
-                yield from block.entries()
+            while (found := self._next(scan)) is not None:
+                yield found
 
     def _wait_for(self, entry_id: int, timeout: float | None) -> bool:
         has = self._parts.reading.has
@@ -354,7 +390,15 @@ def missing(parts: Parts, ledger_id: int, entry_id: int | None = None) -> NoRetu
 
 def access_of(password: bytes, digest_type: DigestType | None) -> Access:
     """What a caller with that password shows."""
+    # One for all who show nothing: who is admitted is told by identity.
+    return _NOTHING if not password and digest_type is None else _access(password, digest_type)
+
+
+def _access(password: bytes, digest_type: DigestType | None) -> Access:
     return Access(master_key(password), digest_type, mac_key(password))
+
+
+_NOTHING = _access(b"", None)
 
 
 def overhead(digest_type: DigestType) -> int:

@@ -22,11 +22,12 @@ from storage.codec import index as codec
 from storage.gate import Gate
 from storage.outcome import Damaged, Flaw
 from storage.posix_files import is_locked_elsewhere
+from storage.worker import breathe
 
 if TYPE_CHECKING:
     import os
     from array import array
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
 _PLACES = b"places"
@@ -38,6 +39,8 @@ _DATABASES_MAX = 8
 _READERS_MAX = 1024  # threads that read at the same moment, in all processes
 _SPARE_READERS = 16
 _MAP_UNIT = 1 << 20
+_WEIGHT_MAX = 512  # of what is put between two breaths, in entries
+_WEIGHT_OF_A_RUN = 8
 
 # What LMDB says of a file that it would not have written itself; its other errors are the system's.
 _DAMAGE = (
@@ -161,20 +164,27 @@ class LmdbEnvironment:
 
     def value_from(self, key: bytes, floor: bytes) -> bytes | None:
         """The first value of the key that is not below the floor."""
-        # Every read of an entry that is not in memory comes through here: no context manager of ours.
+        return self._value(lambda cursor: cursor.set_range_dup(key, floor))
+
+    def last_value(self, key: bytes) -> bytes | None:
+        """The largest value of the key."""
+        return self._value(lambda cursor: cursor.set_key(key) and cursor.last_dup())
+
+    def _value(self, find: Callable[[lmdb.Cursor[bytes]], bool]) -> bytes | None:
+        # Most reads of an entry that is not in memory come through here: no context manager of ours.
         self._gate.enter()
         try:
-            return self._value_from(key, floor)
+            return self._found(find)
         except lmdb.Error as error:
             # Without its traceback, which would keep the cursor, and with it the snapshot.
             raise _system_error(error, self._name) from error.with_traceback(None)
         finally:
             self._gate.leave()
 
-    def _value_from(self, key: bytes, floor: bytes) -> bytes | None:
+    def _found(self, find: Callable[[lmdb.Cursor[bytes]], bool]) -> bytes | None:
         # Nobody else has the cursor: the transaction ends with this call.
         cursor = self._environment.begin(self._places).cursor()
-        return cursor.value() if cursor.set_range_dup(key, floor) else None
+        return cursor.value() if find(cursor) else None
 
     def reading(self) -> AbstractContextManager[lmdb.Cursor[bytes]]:
         """A cursor over the places as they are now; no other place to keep what it gives than a copy."""
@@ -232,8 +242,13 @@ class LmdbEnvironment:
     def _change(self, transaction: lmdb.Transaction[bytes], batch: Batch) -> None:
         for key in sorted(batch.removed):
             transaction.delete(key)
+        weight = 0
         for run in batch.runs:
             _put(transaction, run)
+            weight += _WEIGHT_OF_A_RUN + len(run.entry_ids)
+            if weight > _WEIGHT_MAX:
+                breathe()
+                weight = 0
         if batch.rows:
             transaction.cursor(self._rows).putmulti(sorted(batch.rows.items()))
         if batch.removed:

@@ -54,6 +54,11 @@ _LEDGERS_AT_ONCE = 1000
 _ROWS_AT_ONCE = 1000
 _LOOKS_MAX = 3
 
+_MANY = 256
+_ALL_FACTOR = 4
+"""Is a ledger no larger than so many times what is asked of it, all its places are fetched: LMDB gives out
+whole pages of them in a fourth of the time that it takes one by one."""
+
 # Guessed generously: a page is at least a quarter full, and a tree has a few levels.
 _PAGES_OF_A_COMMIT = 64
 _PAGES_OF_A_KEY = 4
@@ -249,16 +254,19 @@ class LmdbIndex:
         return location if found == entry_id else None
 
     def places(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
+        key = codec.encode_key(ledger_id)
         with self._environment.reading() as cursor:
-            if not cursor.set_range_dup(codec.encode_key(ledger_id), codec.encode_floor(first)):
+            if count >= _MANY and cursor.set_key(key) and cursor.count() <= _ALL_FACTOR * count:
+                size = codec.VALUE_SIZE
+                pairs = cursor.getmulti([key], dupdata=True, dupfixed_bytes=size, keyfixed=True)
+                return codec.split_pairs(pairs, first, count)
+            if not cursor.set_range_dup(key, codec.encode_floor(first)):
                 return []
             return list(map(codec.split_value, islice(cursor.iternext_dup(), count)))
 
     def last(self, ledger_id: int) -> tuple[int, int] | None:
-        with self._environment.reading() as cursor:
-            if not (cursor.set_key(codec.encode_key(ledger_id)) and cursor.last_dup()):
-                return None
-            return codec.split_value(cursor.value())
+        value = self._environment.last_value(codec.encode_key(ledger_id))
+        return None if value is None else codec.split_value(value)
 
     def count(self, ledger_id: int) -> int:
         with self._environment.reading() as cursor:
@@ -347,9 +355,8 @@ class LmdbChange:
         self._batch: Batch | None = Batch()
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], locations: Sequence[int]) -> None:
-        run = Run(ledger_id, array("q", entry_ids), array("q", locations))
-        _check(run)
-        self._open_batch().runs.append(run)
+        _check(ledger_id, entry_ids, locations)
+        self._open_batch().runs.append(Run(ledger_id, array("q", entry_ids), array("q", locations)))
 
     def put_rows(self, rows: Iterable[LedgerRow]) -> None:
         encoded = self._open_batch().rows
@@ -381,10 +388,10 @@ def _key(ledger_id: int) -> bytes:
     return codec.encode_key(ledger_id)
 
 
-def _check(run: Run) -> None:
+def _check(ledger_id: int, entry_ids: Sequence[int], locations: Sequence[int]) -> None:
     """LMDB would keep two places of one entry as two values, and sort a negative id behind all others."""
-    ledger_id, entry_ids, locations = run
     assert len(entry_ids) == len(locations), "a place for each entry"
     assert min((ledger_id, *entry_ids[:1])) >= 0, "ids are not negative"
     assert min(locations, default=1) > 0, "0 is no place"
-    assert all(starmap(operator.lt, pairwise(entry_ids))), "entries ascend"
+    if not isinstance(entry_ids, range) or entry_ids.step < 1:  # most are: a sixth of what a commit costs
+        assert all(starmap(operator.lt, pairwise(entry_ids))), "entries ascend"

@@ -13,6 +13,7 @@ from crc32c import crc32c
 
 from storage.codec import lmdb_page as codec
 from storage.outcome import Damaged, Flaw
+from storage.worker import breathe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     _Known = Callable[[Iterable[int]], set[int]]
 
 FIRST_PAGE = 2  # behind the two metas
+_PAGES_OF_A_BREATH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,8 @@ class _Walk:
         return numbers - known
 
     def _read(self, number: int) -> bytes:
+        if len(self._found.sums) % _PAGES_OF_A_BREATH == 0:
+            breathe()
         page = self._file.read(number * self._page_size, self._page_size)
         if len(page) < self._page_size:
             self._break(number, "the file ends before it")

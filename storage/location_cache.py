@@ -1,8 +1,11 @@
 """Places of entries, kept in memory in front of the index.
 
 The places of 1024 entries of a ledger make a block of 8 KiB. The first look-up in a block goes to the index,
-the second brings the whole block. A block says where entries are and never that there is none: what it does
-not know, the index is asked.
+the second brings the whole block, and so does who asks for many. A block says where entries are and never
+that there is none: what it does not know, the index is asked.
+
+A look-up only leaves a note in its block that it was used. When one more does not fit, the oldest goes,
+unless it was used: then it loses the note, and is the newest again.
 
 Nothing here takes a lock. The blocks stand in a dict that readers and fillers change in single steps, and
 that `forget` replaces whole:
@@ -23,17 +26,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from storage.index import Index
 
 BLOCK_ENTRIES = 1024
-BLOCK_SIZE = BLOCK_ENTRIES * 8 + 512
+BLOCK_SIZE = (BLOCK_ENTRIES + 2) * 8 + 512
 """What a block takes in memory, with its place in the dict and the memory of a first look-up elsewhere."""
 
 _SHIFT = 10
 _IN_BLOCK = BLOCK_ENTRIES - 1
-_NOTHING_KNOWN = array("q", [0]) * BLOCK_ENTRIES
+_FEW = BLOCK_ENTRIES // 8
+_USED = BLOCK_ENTRIES + 1
+"""Where in a block, behind its places and that of the entry which follows, the note of its use stands."""
+
+_NONE = array("q", [0])
 
 _Block = tuple[int, int]
 """Ledger id, and entry id without its lowest bits."""
@@ -55,11 +62,41 @@ class LocationCache:
         places = blocks.get(key)
         if places is None:
             return self._find_outside(blocks, key, entry_id)
-        try:
-            blocks.move_to_end(key)
-        except KeyError:  # another thread has just pushed it out
-            return self._index.find(ledger_id, entry_id)
+        places[_USED] = True
         return places[entry_id & _IN_BLOCK] or self._index.find(ledger_id, entry_id)
+
+    def known(self, ledger_id: int, entry_id: int) -> tuple[int, int]:
+        """The packed locations of an entry and of the next one, without the index; 0 where it would be asked.
+
+        The second may be older than the first: no more than a hint.
+        """
+        places = self._blocks.get((ledger_id, entry_id >> _SHIFT))
+        if places is None:
+            return 0, 0
+        places[_USED] = True
+        at = entry_id & _IN_BLOCK
+        return places[at], places[at + 1]
+
+    def places(self, ledger_id: int, first: int, count: int) -> array[int]:
+        """The packed locations of consecutive entries from `first` on; 0 for one that has none.
+
+        Up to `count`, and perhaps of fewer.
+        """
+        blocks = self._blocks  # once, before the index is asked
+        found = array("q")
+        while len(found) < count:
+            at = first + len(found)
+            key = (ledger_id, at >> _SHIFT)
+            block = blocks.get(key)
+            if block is None and count <= _FEW:
+                return found + _dense(self._index.places(ledger_id, at, count), at, count - len(found))
+            if block is None:
+                block = self._filled(blocks, key)
+            start = at & _IN_BLOCK
+            found += block[start : min(BLOCK_ENTRIES, start + count - len(found))]
+            if not found[-1]:
+                break
+        return found
 
     def forget(self, ledger_ids: Collection[int]) -> None:
         """Whoever asks for these ledgers from here on gets what the index held before this call, or newer."""
@@ -78,7 +115,7 @@ class LocationCache:
         if location is None or not self._blocks_max:
             return location
         if key in self._looked_up:
-            self._fill(blocks, key)
+            self._filled(blocks, key)
         else:
             self._remember(key)
         return location
@@ -88,16 +125,34 @@ class LocationCache:
             self._looked_up.clear()
         self._looked_up.add(key)
 
-    def _fill(self, blocks: OrderedDict[_Block, array[int]], key: _Block) -> None:
+    def _filled(self, blocks: OrderedDict[_Block, array[int]], key: _Block) -> array[int]:
         ledger_id, number = key
-        first = number << _SHIFT
-        places = _NOTHING_KNOWN[:]
-        for entry_id, location in self._index.places(ledger_id, first, BLOCK_ENTRIES):
-            if entry_id - first >= BLOCK_ENTRIES:
-                break
-            places[entry_id - first] = location
+        first, count = number << _SHIFT, BLOCK_ENTRIES + 1
+        pairs = self._index.places(ledger_id, first, count)
+        places = _dense(pairs, first, count + 1)
         self._looked_up.discard(key)
-        blocks[key] = places
-        if len(blocks) > self._blocks_max:
-            with suppress(KeyError):  # others may have pushed out all there was
-                blocks.popitem(last=False)
+        if pairs and self._blocks_max:
+            self._make_room(blocks)
+            blocks[key] = places
+        return places
+
+    def _make_room(self, blocks: OrderedDict[_Block, array[int]]) -> None:
+        with suppress(KeyError):  # others may have pushed out all there was
+            while len(blocks) >= self._blocks_max:
+                key, places = blocks.popitem(last=False)
+                if places[_USED]:
+                    places[_USED] = False
+                    blocks[key] = places
+
+
+def _dense(pairs: Sequence[tuple[int, int]], first: int, count: int) -> array[int]:
+    """The places by their entries' distance from the first."""
+    places = _NONE * count
+    if pairs and pairs[-1][0] - first == len(pairs) - 1 < count:
+        places[: len(pairs)] = array("q", [place for _, place in pairs])  # none is missing
+        return places
+    for entry_id, place in pairs:
+        if entry_id - first >= count:
+            break
+        places[entry_id - first] = place
+    return places

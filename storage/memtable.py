@@ -26,15 +26,18 @@ others to say (`storage.tail`).
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from storage.codec import piece, plain
 from storage.codec.record import FRONT_SIZE, HEAD_FRONT_SIZE, split
 from storage.entry import NO_ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from storage.codec.piece import Piece
+    from storage.entry import Entry
     from storage.position import JournalPosition
     from storage.row import LedgerRow
 
@@ -44,7 +47,7 @@ RECORD_OVERHEAD = 49
 STRAY_OVERHEAD = 90
 """What it costs beyond that while it is a stray: the id as an object, and a share of a dict."""
 
-_JOINED = 256
+_COPIED = 64
 
 LEDGER_OVERHEAD = 400
 """What a ledger costs, however few its entries."""
@@ -53,10 +56,20 @@ ROW_OVERHEAD = 400
 """What a row costs, whatever it says."""
 
 
-class _Entries:
+class Entries:
     """The entries of one ledger: a run without a gap, and strays before and behind it."""
 
-    __slots__ = ("_changes", "_ordered", "first", "front_size", "fronts", "highest_stray", "run", "strays")
+    __slots__ = (
+        "_changes",
+        "_ordered",
+        "first",
+        "front_size",
+        "fronts",
+        "highest_stray",
+        "read_last",
+        "run",
+        "strays",
+    )
 
     def __init__(self, first_id: int, front_size: int) -> None:
         self.first = first_id
@@ -69,6 +82,8 @@ class _Entries:
         """The largest id that ever was a stray; not below the run's end while one lies behind it."""
         self._changes = 0
         self._ordered: tuple[int, list[int]] = (0, [])
+        self.read_last: Entry | None = None
+        """An entry of the run, verified: all who follow a ledger come for the same one."""
 
     @property
     def end(self) -> int:
@@ -93,16 +108,10 @@ class _Entries:
         self.fronts += fronts
         self.run += payloads
 
-    def follow(self, first_id: int, fronts: bytes, payloads: Sequence[bytes]) -> bool:
-        """Takes the entries if they come next, with fronts like the run's; else says no, and takes none."""
-        run = self.run
-        if self.first + len(run) != first_id or first_id <= self.highest_stray:
-            return False
-        if len(fronts) != self.front_size * len(payloads):
-            return False
-        self.fronts += fronts  # not by `extend`: every add comes here, and a call is a sixth of what it costs
-        run += payloads
-        return True
+    def is_followed_by(self, first_id: int, fronts_size: int, count: int) -> bool:
+        """Whether so many entries come next, with fronts like the run's."""
+        is_next = self.first + len(self.run) == first_id and first_id > self.highest_stray
+        return is_next and fronts_size == self.front_size * count
 
     def put(self, entry_id: int, record: bytes) -> int:
         """Takes an entry with any id; answers with the bytes of memory that it adds."""
@@ -151,6 +160,38 @@ class _Entries:
         start = size * at
         return b"".join((self.fronts[start : start + size], self.run[at]))
 
+    def has(self, entry_id: int) -> bool:
+        # The strays first, see above. Hardly a ledger has any.
+        return entry_id in self.strays or 0 <= entry_id - self.first < len(self.run)
+
+    def get(self, entry_id: int) -> bytes | None:
+        if self.strays and (record := self.strays.get(entry_id)) is not None:
+            return record
+        at = entry_id - self.first
+        return self.record(at) if 0 <= at < len(self.run) else None
+
+    def plain(self, ledger_id: int, entry_id: int) -> Entry | None:
+        """The entry, if it is in the run, under CRC-32C, and nothing is wrong with it."""
+        if self.strays and entry_id in self.strays:
+            return None
+        last = self.read_last
+        if last is not None and last.entry_id == entry_id:
+            return last  # no place in the run ever changes
+        run, at = self.run, entry_id - self.first
+        if not 0 <= at < len(run) or self.front_size != FRONT_SIZE:
+            return None
+        front = self.fronts[at * FRONT_SIZE : (at + 1) * FRONT_SIZE]
+        entry = self.read_last = plain.decode(front, ledger_id, entry_id, run[at])
+        return entry
+
+    def parts(self, first: int, count: int, front_size: int) -> tuple[bytes, list[bytes]] | None:
+        """Fronts and payloads from there on, if they need only be handed out."""
+        at = first - self.first
+        if self.strays or front_size != self.front_size or at < 0:
+            return None
+        payloads = self.run[at : at + count]
+        return bytes(self.fronts[at * front_size : (at + len(payloads)) * front_size]), payloads
+
     def ids_from(self, first: int, count: int) -> list[int]:
         strays = self._ordered_strays()  # before the run's end is read: what left them since is in the run
         run = range(self.first, self.end)
@@ -161,18 +202,26 @@ class _Entries:
         ids += strays[behind : behind + count - len(ids)]
         return ids
 
-    def runs(self) -> Iterator[tuple[list[int] | range, list[bytes]]]:
+    def pieces(self, ledger_id: int) -> Iterator[Piece]:
         strays = self._ordered_strays()
-        split = bisect_left(strays, self.first)
-        if split:
-            yield strays[:split], [self.strays[entry_id] for entry_id in strays[:split]]
+        before, behind = bisect_left(strays, self.first), bisect_left(strays, self.end)
+        yield from self._stray_pieces(ledger_id, strays[:before])
+        if before == behind:
+            yield from piece.of_parts(ledger_id, self.first, self.fronts, self.front_size, self.run)
+        else:
+            yield from self._renewed_pieces(ledger_id)
+        yield from self._stray_pieces(ledger_id, strays[behind:])
+
+    def _stray_pieces(self, ledger_id: int, ids: list[int]) -> Iterator[Piece]:
+        return piece.of_records(ledger_id, ids, [self.strays[entry_id] for entry_id in ids])
+
+    def _renewed_pieces(self, ledger_id: int) -> Iterator[Piece]:
+        """The run, where newer copies stand among the strays."""
         # Joined a part at a time: all of a table once more would be as much memory again.
-        for start in range(0, len(self.run), _JOINED):
-            ids = range(self.first + start, min(self.first + start + _JOINED, self.end))
-            yield ids, [self.strays.get(one) or self.record(one - self.first) for one in ids]
-        behind = bisect_left(strays, self.end)
-        if behind < len(strays):
-            yield strays[behind:], [self.strays[entry_id] for entry_id in strays[behind:]]
+        for start in range(self.first, self.end, piece.COUNT_MAX):
+            ids = range(start, min(start + piece.COUNT_MAX, self.end))
+            records = [self.strays.get(one) or self.record(one - self.first) for one in ids]
+            yield from piece.of_records(ledger_id, ids, records)
 
     def _ordered_strays(self) -> list[int]:
         # The number of changes is read first, and raised by the writer behind each change: what was sorted
@@ -195,7 +244,9 @@ class Memtable:
         """Bytes of memory that the table takes."""
         self.rows: dict[int, LedgerRow] = {}
         """The rows that changed while the table was active, by ledger: written down with its entries."""
-        self._ledgers: dict[int, _Entries] = {}
+        self._ledgers: dict[int, Entries] = {}
+        self.find: Callable[[int], Entries | None] = self._ledgers.get
+        """The entries of a ledger, if any is here: where every read begins."""
         self._is_frozen = False
 
     def __len__(self) -> int:
@@ -213,14 +264,15 @@ class Memtable:
         """Takes records with consecutive ids; of an id inserted again the newer copy stays."""
         entries = self._ledgers.get(ledger_id)
         front_size = _guessed_front_size(records) if entries is None else entries.front_size
-        fronts, payloads = [], []
-        for record in records:
-            fronts.append(record[:front_size])
-            payloads.append(record[front_size:])
+        if entries is not None and min(map(len, records), default=0) < front_size:
+            self._put(entries, first_id, records)
+            return
+        fronts = b"".join([record[:front_size] for record in records])
+        payloads = [record[front_size:] for record in records]
         self.insert_parts(ledger_id, first_id, fronts, payloads, sum(map(len, records)))
 
     def insert_parts(
-        self, ledger_id: int, first_id: int, fronts: Sequence[bytes], payloads: Sequence[bytes], size: int
+        self, ledger_id: int, first_id: int, fronts: bytes, payloads: Sequence[bytes], size: int
     ) -> None:
         """The same for records in two parts, which measure `size` together; keeps the payloads.
 
@@ -230,21 +282,32 @@ class Memtable:
         entries = self._ledgers.get(ledger_id)
         if entries is None:
             self._begin(ledger_id, first_id, fronts, payloads, size)
-        elif entries.follow(first_id, fronts[0] if len(fronts) == 1 else b"".join(fronts), payloads):
+        elif entries.is_followed_by(first_id, len(fronts), len(payloads)):
+            # Not by `extend`: every add comes here, and a call is a sixth of what it costs.
+            entries.fronts += fronts
+            entries.run += payloads
             self.size += size + RECORD_OVERHEAD * len(payloads)
         else:
-            for entry_id, parts in enumerate(zip(fronts, payloads, strict=True), first_id):
-                self.size += entries.put(entry_id, b"".join(parts))
+            width = len(fronts) // len(payloads)
+            parts = [fronts[start : start + width] for start in range(0, len(fronts), width)]
+            self._put(
+                entries, first_id, [front + payload for front, payload in zip(parts, payloads, strict=True)]
+            )
+
+    def _put(self, entries: Entries, first_id: int, records: Sequence[bytes]) -> None:
+        assert not self._is_frozen, "a frozen table never changes"
+        for entry_id, record in enumerate(records, first_id):
+            self.size += entries.put(entry_id, record)
 
     def _begin(
-        self, ledger_id: int, first_id: int, fronts: Sequence[bytes], payloads: Sequence[bytes], size: int
+        self, ledger_id: int, first_id: int, fronts: bytes, payloads: Sequence[bytes], size: int
     ) -> None:
         if payloads:
-            joined, front_size = b"".join(fronts), len(fronts[0])
+            front_size, rest = divmod(len(fronts), len(payloads))
             assert front_size >= HEAD_FRONT_SIZE, "no record is shorter than its head"
-            assert front_size * len(payloads) == len(joined), "the fronts of a call have one size"
-            entries = _Entries(first_id, front_size)
-            entries.extend(joined, payloads)
+            assert not rest, "the fronts of a call have one size"
+            entries = Entries(first_id, front_size)
+            entries.extend(fronts, payloads)
             self._ledgers[ledger_id] = entries
             self.size += size + RECORD_OVERHEAD * len(payloads) + LEDGER_OVERHEAD
 
@@ -271,18 +334,36 @@ class Memtable:
         """Nothing is inserted from now on: whoever writes the table down sees all of it."""
         self._is_frozen = True
 
+    def close(self) -> None:
+        """Lets go of the files that it reads; a table in memory has none."""
+
+    def remains(self) -> list[list[bytes]]:
+        """What it takes long to let go of, when nobody looks into the table: a list for each ledger."""
+        return [entries.run for entries in self._ledgers.values()]
+
     # ── the readers' ─────────────────────────────────────────────────────────────────────────────────
 
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:
         """The record of an entry, if it is here."""
         entries = self._ledgers.get(ledger_id)
-        if entries is None:
-            return None
-        # The strays first, see above. Hardly a ledger has any.
-        if entries.strays and (record := entries.strays.get(entry_id)) is not None:
-            return record
-        at = entry_id - entries.first
-        return entries.record(at) if 0 <= at < len(entries.run) else None
+        return None if entries is None else entries.get(entry_id)
+
+    def parts(self, ledger_id: int, first: int, count: int, front_size: int) -> tuple[bytes, list[bytes]]:
+        """The fronts, one behind the other, and the payloads of consecutive entries from `first` on.
+
+        Up to `count`, and perhaps fewer than there are. A record shorter than a front ends them.
+        """
+        entries = self._ledgers.get(ledger_id)
+        if entries is not None and (parts := entries.parts(first, count, front_size)) is not None:
+            return parts
+        fronts, payloads = [], []
+        for entry_id in range(first, first + min(count, _COPIED)):
+            record = self.get(ledger_id, entry_id)
+            if record is None or len(record) < front_size:
+                break
+            fronts.append(record[:front_size])
+            payloads.append(record[front_size:])
+        return b"".join(fronts), payloads
 
     def last_id(self, ledger_id: int) -> int | None:
         """The largest id of a ledger, if any of its entries is here."""
@@ -298,10 +379,14 @@ class Memtable:
         """The ledgers with an entry here, ascending."""
         return sorted(self._ledgers)
 
-    def runs(self, ledger_id: int) -> Iterator[tuple[list[int] | range, list[bytes]]]:
-        """Ids and records of a ledger, ascending, each id once, some at a time. Of a frozen table."""
+    def pieces(self, ledger_id: int) -> Iterator[Piece]:
+        """The records of a ledger, ascending, each id once, some at a time. Of a frozen table."""
         entries = self._ledgers.get(ledger_id)
-        return iter(()) if entries is None else entries.runs()
+        return iter(()) if entries is None else entries.pieces(ledger_id)
+
+    def runs(self, ledger_id: int) -> Iterator[tuple[Sequence[int], list[bytes]]]:
+        """The same as ids and records."""
+        return ((one.ids, one.records()) for one in self.pieces(ledger_id))
 
 
 def _guessed_front_size(records: Sequence[bytes]) -> int:
@@ -317,8 +402,13 @@ class Tables:
 
     active: Memtable
     frozen: Memtable | None = None
+    both: tuple[Memtable, ...] = field(init=False)
+    """The active one, and the frozen one if there is one."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "both", (self.active,) if self.frozen is None else (self.active, self.frozen)
+        )
         # What stands here is being written to an entry log: an insert would be trimmed with the journals.
         if self.frozen is not None:
             self.frozen.freeze()
@@ -349,3 +439,8 @@ class Slot:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
+
+    def close(self) -> None:
+        """Lets go of the files that a table may read. When nobody reads any more."""
+        if self.tables.frozen is not None:
+            self.tables.frozen.close()

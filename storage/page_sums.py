@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 from array import array
+from bisect import bisect_right
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from storage.codec.page_sums import Record
 from storage.outcome import Damaged, EndOfData, Flaw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from storage.codec.lmdb_meta import Meta
     from storage.codec.lmdb_page import Tree
@@ -114,9 +115,9 @@ class Snapshot:
         if short > 0:
             self.sums.frombytes(bytes(self.sums.itemsize * short))
             self.is_live += bytes(short)
-        for page, checksum in zip(record.pages, record.sums, strict=True):
-            self.sums[page] = checksum
-            self.is_live[page] = 1
+        for pages, sums in _stretches(record):
+            self.sums[pages] = sums
+            self.is_live[pages] = bytes([1]) * len(sums)
         self.count += len(record.pages)
 
     def leading_to(self, pages: Iterable[int]) -> set[int]:
@@ -141,13 +142,27 @@ class Snapshot:
         return None
 
     def _damage_in(self, data: ReadFile, first: int, count: int) -> Damaged | None:
-        size = self.page_size
-        view = memoryview(data.read(first * size, count * size))
+        size, pages = self.page_size, range(first, min(first + count, len(self.is_live)))
+        view = memoryview(data.read(first * size, len(pages) * size))
         # A million entries are thousands of pages: as little as can be for each.
-        for page, at in zip(range(first, len(self.is_live)), range(0, count * size, size), strict=False):
-            if self.is_live[page] and crc32c(view[at : at + size]) != self.sums[page]:
+        found = array("I", map(crc32c, [view[at : at + size] for at in range(0, len(pages) * size, size)]))
+        if found == self.sums[first : pages.stop]:
+            return None
+        for page, checksum in zip(pages, found, strict=True):
+            if self.is_live[page] and checksum != self.sums[page]:
                 return Damaged(page * size, Flaw.CHECKSUM, f"page {page}")
         return None
+
+
+def _stretches(record: Record) -> Iterator[tuple[slice, array[int]]]:
+    """The record's pages and sums in stretches of pages side by side: most are, as LMDB takes new ones."""
+    pages, start, count = record.pages, 0, len(record.pages)
+    while start < count:
+        # As far as it is one without a gap, found in a few steps: pages ascend.
+        first = pages[start]
+        end = bisect_right(range(count), 0, start, key=lambda at: pages[at] - first - (at - start))
+        yield slice(first, first + end - start), record.sums[start:end]
+        start = end
 
 
 def load(directory: Directory, page_size: int, end: int) -> Snapshot | Damaged:

@@ -62,6 +62,12 @@ class PosixReadFile(_Descriptor):
             return first
         return b"".join([first, *self._rest(offset + len(first), size - len(first))])
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        done = 0
+        while done < len(buffer) and (count := os.preadv(self._descriptor, [buffer[done:]], offset + done)):
+            done += count
+        return done
+
     def _rest(self, offset: int, size: int) -> Iterator[bytes]:
         # A signal or a large request can cut a pread short; only an empty answer means the end of the file.
         while size and (piece := os.pread(self._descriptor, size, offset)):

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from storage import filenames
 from storage.codec import entry as entry_codec
+from storage.codec import plain
 from storage.codec import record as record_codec
 from storage.codec.digest import DigestCheck
-from storage.entry import NO_ENTRY, RECORD_SIZE_MAX, Entry
+from storage.entry import NO_ENTRY, RECORD_SIZE_MAX, DigestType, Entry
 from storage.errors import EntryUnreadable
+from storage.log_shelf import OFFSET
 from storage.outcome import Damaged, Flaw
-from storage.position import EntryLocation
+from storage.position import LENGTH_WORD_SIZE, EntryLocation
 from storage.tail import EMPTY, LedgerEnd
 
 if TYPE_CHECKING:
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
 
     from storage.codec.digest import Digester
     from storage.codec.entry import Head
-    from storage.files import Directory, ReadFile
     from storage.index import Index
     from storage.location_cache import LocationCache
+    from storage.log_shelf import LogShelf
     from storage.memtable import Slot
     from storage.tail import Tail
 
@@ -37,31 +39,8 @@ _LENGTH = struct.Struct(">i")
 _ALL = sys.maxsize
 _PLACES = 4096
 _FIRST_READ = 4 << 10
-_OPEN_LOGS_MAX = 512
-
-
-class LogShelf:
-    """Entry logs open for reading. Threads may share them."""
-
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
-        self._files: dict[int, ReadFile] = {}
-
-    def read(self, location: EntryLocation, size: int) -> bytes:
-        """Bytes of a log from the entry's length word on; fewer only where the log ends."""
-        offset = location.position.offset
-        file = self._files.get(location.log_id)
-        if file is not None:
-            return file.read(offset, size)
-        file = self._directory.open(filenames.entry_log(location.log_id))
-        if len(self._files) < _OPEN_LOGS_MAX and self._files.setdefault(location.log_id, file) is file:
-            return file.read(offset, size)
-        with file:
-            return file.read(offset, size)
-
-    def close(self) -> None:
-        for file in list(self._files.values()):
-            file.close()
+_NEAR = 8 << 10
+"""Is the next entry's place no further away, all between them is read: most likely it is one record."""
 
 
 class Reading:
@@ -72,6 +51,25 @@ class Reading:
         self._index = index
         self._cache = cache
         self._logs = logs
+
+    def plain(self, ledger_id: int, entry_id: int) -> Entry | None:
+        """The entry, if CRC-32C protects it and nothing is wrong with it; else `entry` says what is."""
+        for table in self._slot.tables.both:
+            entries = table.find(ledger_id)
+            if entries is not None:
+                entry = entries.plain(ledger_id, entry_id)
+                if entry is not None or entries.has(entry_id):
+                    return entry
+        place, following = self._cache.known(ledger_id, entry_id)
+        log = self._logs.find(place >> 32)
+        if log is None or not place:
+            return None
+        size = following - place
+        try:
+            record = log.read((place & OFFSET) - LENGTH_WORD_SIZE, size if 0 < size <= _NEAR else _FIRST_READ)
+        except OSError:
+            return None
+        return plain.decode(record, ledger_id, entry_id)
 
     def record(self, ledger_id: int, entry_id: int) -> bytes | None:
         """The record, nothing of it verified yet; `None` if there is no such entry."""
@@ -86,6 +84,10 @@ class Reading:
 
         `EntryUnreadable` otherwise.
         """
+        if digester.digest_type is DigestType.CRC32C:
+            entry = self.plain(ledger_id, entry_id)
+            if entry is not None:
+                return entry
         record = self.record(ledger_id, entry_id)
         return None if record is None else self._decoded(record, ledger_id, entry_id, digester)
 
@@ -115,16 +117,15 @@ class Reading:
         return head
 
     def _record_at(self, packed: int, ledger_id: int, entry_id: int) -> bytes:
-        location = EntryLocation.unpack(packed)
         try:
-            record = self._logs.read(location, _FIRST_READ)
+            record = self._logs.read(packed, _FIRST_READ)
             size = self._size(record)
             if size > len(record):
-                record = self._logs.read(location, size)
+                record = self._logs.read(packed, size)
         except OSError as error:
-            raise _unreadable(ledger_id, entry_id, location, str(error)) from error
+            raise _unreadable(ledger_id, entry_id, packed, str(error)) from error
         if not record_codec.LENGTH_SIZE < size <= len(record):
-            raise _unreadable(ledger_id, entry_id, location, "no record stands there")
+            raise _unreadable(ledger_id, entry_id, packed, "no record stands there")
         return record[:size]
 
     @staticmethod
@@ -147,9 +148,7 @@ class Reading:
             raise self._unreadable_now(ledger_id, entry_id, "another entry stands there")
 
     def _unreadable_now(self, ledger_id: int, entry_id: int, reason: str) -> EntryUnreadable:
-        packed = self._cache.find(ledger_id, entry_id)
-        location = None if packed is None else EntryLocation.unpack(packed)
-        return _unreadable(ledger_id, entry_id, location, reason)
+        return _unreadable(ledger_id, entry_id, self._cache.find(ledger_id, entry_id), reason)
 
     # ── the ends of ledgers ──────────────────────────────────────────────────────────────────────────
 
@@ -196,8 +195,10 @@ class Reading:
 
     def has(self, ledger_id: int, entry_id: int) -> bool:
         """Whether there is such an entry; says nothing of its bytes."""
-        if self._slot.tables.get(ledger_id, entry_id) is not None:
-            return True
+        for table in self._slot.tables.both:
+            entries = table.find(ledger_id)
+            if entries is not None and entries.has(entry_id):
+                return True
         return self._cache.find(ledger_id, entry_id) is not None
 
     def entry_ids(self, ledger_id: int) -> list[range]:
@@ -239,10 +240,9 @@ def ranges(ids: Iterable[int]) -> Iterator[range]:
         yield range(first, last + 1)
 
 
-def _unreadable(
-    ledger_id: int, entry_id: int, location: EntryLocation | None, reason: str
-) -> EntryUnreadable:
-    if location is None:
+def _unreadable(ledger_id: int, entry_id: int, packed: int | None, reason: str) -> EntryUnreadable:
+    if packed is None:
         return EntryUnreadable(ledger_id, entry_id, reason)
+    location = EntryLocation.unpack(packed)
     file = filenames.entry_log(location.log_id)
     return EntryUnreadable(ledger_id, entry_id, reason, file, location.position.offset)

@@ -75,6 +75,8 @@ class Registry:
         """To be held by who commits to the index, from the last look at what was erased."""
         self._is_whole = index.state().is_whole
         self._known: dict[int, LedgerRow] = dict(rows.rows)
+        self.find = self._known.get
+        """The row of a ledger that is not plain."""
         self._is_closed = False
         self._in_doubt: set[int] = set()
         """Ledgers of which the file may hold a row that was refused: until it is written anew."""

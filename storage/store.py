@@ -65,6 +65,8 @@ class Store:
         self._frozen: ReferenceType[Memtable] | None = None
         self._groups = parts.committer.groups
         self._committer.on_turn = self._after_turn
+        # What a replay has left in the journals waits to be written down.
+        self._wake_checkpoints()
 
     @property
     def path(self) -> str:
@@ -107,10 +109,7 @@ class Store:
         twice the later entry counts.
         """
         self._latch.check_reads()
-        size = overhead(digest or self._parts.registry.digest_type(entry.ledger_id) or DigestType.CRC32C)
-        payload = checked_payload(entry.payload, self._parts.config, size)
-        entry = entry if payload is entry.payload else replace(entry, payload=payload)
-        self._committer.place(access_of(password, digest), entry)
+        self._committer.place(access_of(password, digest), checked_entry(entry, digest, self._parts))
 
     @property
     def bookie(self) -> Bookie:
@@ -141,21 +140,22 @@ class Store:
     def _after_turn(self) -> None:
         """Wakes whoever has something to do now; in the thread of whoever has led the turn."""
         try:
-            self._wake_workers()
+            if self._slot.tables.frozen is not None:
+                self._wake_checkpoints()
+            self._filling.notice()
+            if self._committer.groups != self._groups:
+                # Only where something was written: an idle store must come to rest.
+                self._groups = self._committer.groups
+                self._sealing.notice()
+                self._timer.notice()
         except Exception as error:  # the entries are durable: the turn itself has not failed
             self._fail(error)
 
-    def _wake_workers(self) -> None:
+    def _wake_checkpoints(self) -> None:
         frozen = self._slot.tables.frozen
         if frozen is not None and (self._frozen is None or self._frozen() is not frozen):
             self._frozen = ref(frozen)  # as no more than that: a table must go when it is written down
             self._checkpoints.wake()
-        self._filling.notice()
-        if self._committer.groups != self._groups:
-            # Only where something was written: an idle store must come to rest.
-            self._groups = self._committer.groups
-            self._sealing.notice()
-            self._timer.notice()
 
     def _flush(self) -> None:
         self._committer.turnstile.flush()
@@ -210,3 +210,11 @@ class Store:
         self._parts.journals.close()
         self._parts.logs.abandon()
         self._parts.reading.close()
+        self._parts.slot.close()
+
+
+def checked_entry(entry: Entry, digest: DigestType | None, parts: Parts) -> Entry:
+    """The entry with a payload that nobody can change any more; raises if that is too large."""
+    size = overhead(digest or parts.registry.digest_type(entry.ledger_id) or DigestType.CRC32C)
+    payload = checked_payload(entry.payload, parts.config, size)
+    return entry if payload is entry.payload else replace(entry, payload=payload)

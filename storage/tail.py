@@ -41,6 +41,7 @@ class LedgerEnd(NamedTuple):
 
 
 EMPTY = LedgerEnd(NO_ENTRY, 0)
+_new_tuple = tuple.__new__
 _CRC32C = DigestType.CRC32C  # looked up once: for an enum's member that counts in each add
 
 
@@ -51,7 +52,8 @@ class Run:
     tail: Tail
     first_id: int
     last_id: int
-    fronts: Sequence[bytes]
+    fronts: bytes
+    """The fronts, one behind the other, all of one size."""
     payloads: Sequence[bytes]
     size: int
     length: int
@@ -66,7 +68,13 @@ class Run:
     @property
     def records(self) -> list[bytes]:
         """The records, each in one piece: a copy."""
-        return [b"".join(parts) for parts in zip(self.fronts, self.payloads, strict=True)]
+        size = self.front_size
+        fronts = [self.fronts[start : start + size] for start in range(0, len(self.fronts), size)]
+        return [b"".join(parts) for parts in zip(fronts, self.payloads, strict=True)]
+
+    @property
+    def front_size(self) -> int:
+        return len(self.fronts) // len(self.payloads)
 
 
 @dataclass(slots=True)
@@ -82,9 +90,9 @@ class Tail:
     """The end of one ledger. Runs are made under the turnstile's lock, and settled in the order of turns."""
 
     __slots__ = (
-        "admitted",
         "_next_id",
         "_next_length",
+        "admitted",
         "end",
         "facts",
         "has_news",
@@ -222,17 +230,19 @@ class Tail:
                 fronts = record_codec.encode_fronts_with(
                     digester, self.ledger_id, first_id, confirmed, before, payloads
                 )
+                length = before + sum(map(len, payloads))
             elif count == 1:
-                length, payload = before + len(payloads[0]), payloads[0]
-                fronts = [record_codec.encode_front(self.ledger_id, first_id, confirmed, length, payload)]
+                (payload,) = payloads
+                length = before + len(payload)
+                fronts = record_codec.encode_front(self.ledger_id, first_id, confirmed, length, payload)
             else:
                 fronts = record_codec.encode_fronts(self.ledger_id, first_id, confirmed, before, payloads)
+                length = record_codec.ledger_length(fronts)
         except struct.error as error:
             words = f"ledger {self.ledger_id} ends at entry {first_id - 1}, length {before}"
             raise InvalidEntry(f"{words}: nothing may be above 2^63 - 1") from error
-        length = before + (len(payloads[0]) if count == 1 else sum(map(len, payloads)))
         self._next_id, self._next_length = first_id + count, length
-        size = len(fronts[0]) * count + length - before
+        size = len(fronts) + length - before
         return Run(self, first_id, first_id + count - 1, fronts, payloads, size, length, confirmed)
 
     def _digester(self, access: Access) -> Digester:
@@ -261,7 +271,7 @@ class Tail:
         # Of the last one added again the newer copy counts: a reopening goes on from its length too.
         if entry_id >= self._next_id - 1:
             self._next_id, self._next_length = entry_id + 1, length
-        return Run(self, entry_id, entry_id, (front,), (rest,), len(front) + len(rest), length, confirmed)
+        return Run(self, entry_id, entry_id, front, (rest,), len(front) + len(rest), length, confirmed)
 
     @property
     def handed_out(self) -> HandedOut:
@@ -277,7 +287,7 @@ class Tail:
         """The run is durable and can be read."""
         last_id = run.last_id
         if last_id >= self.end.entry_id:
-            self.end = LedgerEnd(last_id, run.length)
+            self.end = _new_tuple(LedgerEnd, (last_id, run.length))  # a call fewer
         if run.confirmed > self.lac_seen:
             self.lac_seen = run.confirmed
 

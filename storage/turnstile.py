@@ -68,6 +68,8 @@ class Turnstile(Generic[Load]):
         self.lock = threading.Lock()
         self.open = Turn(new_load())
         self._is_led = False
+        self._alone: int | None = None
+        """The thread that works for itself only, in the place of a leader."""
 
     def begin(self) -> Turn[Load] | None:
         """Takes the open turn, if none is under way; whoever takes it must `end` it."""
@@ -96,6 +98,32 @@ class Turnstile(Generic[Load]):
         if following.needs_leader:
             following.let_one_through()
         self._answer(turn.load, turn.error)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody works, and nobody waits. Needs the lock."""
+        return not self._is_led and not self.open.waiting
+
+    def begin_alone(self) -> None:
+        """The caller works for itself only, while nobody else does; it must `end_alone`. Needs the lock."""
+        alone = threading.get_ident()
+        # No call in between, so that no Ctrl-C comes in between either.
+        self._alone, self._is_led = alone, True
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the caller has begun, and has not ended."""
+        return self._alone == threading.get_ident()
+
+    def end_alone(self) -> None:
+        """One of those who have come meanwhile leads them. May be called again, if it was interrupted."""
+        with self.lock:
+            if self.is_alone:
+                self.open.needs_leader = self._is_led = self.open.waiting > 0
+                self._alone = None
+            following = self.open
+        if following.needs_leader:
+            following.let_one_through()
 
     def enter(self) -> Turn[Load]:
         """Counts the caller in, for the load it has put into the open turn. Needs the lock."""
@@ -165,6 +193,20 @@ class Turnstile(Generic[Load]):
         else:
             self._lead(turn)
 
+    def lead_if_free(self) -> bool:
+        """Does the open turn, unless another is under way; whether it did. Waits for nobody."""
+        turn = self.open
+        try:
+            if not self._claim(turn):
+                return False
+            self._lead(turn)
+        except BaseException:
+            # Nobody else would do it: whoever is in the turn was not counted in by this caller.
+            if turn.leader == threading.get_ident():
+                self._finish(turn)
+            raise
+        return True
+
     def flush(self) -> None:
         """Returns when everything that was put in before is done."""
         with self.lock:
@@ -178,6 +220,7 @@ class Signal:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting = 0
+        self._listeners: tuple[Callable[[], None], ...] = ()
 
     def wait_for(self, is_there: Callable[[], bool], timeout: float | None = None) -> bool:
         """Whether it came to be so in time."""
@@ -189,8 +232,20 @@ class Signal:
             finally:
                 self._waiting -= 1
 
+    def listen(self, hear: Callable[[], None]) -> None:
+        """Has it called after each change, by whoever has made it; it must neither wait nor raise."""
+        with self._changed:
+            self._listeners = (*self._listeners, hear)
+
+    def ignore(self, hear: Callable[[], None]) -> None:
+        """Has it called no more."""
+        with self._changed:
+            self._listeners = tuple(one for one in self._listeners if one != hear)
+
     def notify(self) -> None:
         """To be called after the change."""
+        for hear in self._listeners:
+            hear()
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()

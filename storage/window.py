@@ -47,6 +47,13 @@ class Window:
             return self.view(offset, self._chunk_size)
         return self._buffer[begin : begin + self._chunk_size]
 
+    def ahead(self, offset: int) -> memoryview:
+        """A chunk from `offset` on, less only where the file ends, for who never comes back. As `view`."""
+        begin = offset - self._start
+        if begin < 0 or begin + min(self._chunk_size, self.size - offset) > len(self._buffer):
+            self._load(offset, min(self._chunk_size, self.size - offset), behind=0)
+        return self.rest(offset)
+
     def peek(self, offset: int, size: int) -> memoryview:
         """The same, for a few bytes that may lie anywhere: does not move the window."""
         begin = offset - self._start
@@ -59,8 +66,8 @@ class Window:
         """Forgets what was read: beside a live writer zeros may have become data."""
         self._buffer = memoryview(b"")
 
-    def _load(self, offset: int, size: int) -> None:
-        start = max(0, offset - LOOK_BEHIND)
+    def _load(self, offset: int, size: int, behind: int = LOOK_BEHIND) -> None:
+        start = max(0, offset - behind)
         wanted = offset - start + max(size, min(self._chunk_size, self.size - offset))
         self._buffer = memoryview(self._file.read(start, wanted))
         self._start = start

@@ -29,8 +29,9 @@ WORDS = {
 }
 PORTS = {"files", "index", "turnstile", "worker"}
 ADAPTERS = {"forks", "gate", "lmdb_environment", "lmdb_index", "lmdb_walk", "page_sums", "posix_files"}
-TOOLS = {"location_cache", "log_ids", "resync", "window"}
+TOOLS = {"location_cache", "log_ids", "log_shelf", "resync", "window"}
 PARTS = {
+    "backlog",
     "cookie",
     "entry_logs",
     "entrylog_reader",
@@ -41,6 +42,7 @@ PARTS = {
     "journal_reader",
     "journal_records",
     "journal_scan",
+    "journal_stretches",
     "journal_writer",
     "journals",
     "lastmark",
@@ -50,7 +52,7 @@ PARTS = {
     "tail",
 }
 MOVERS = {"checkpoint", "chores", "commit", "grouping", "reading", "registry", "scanning", "warden"}
-DOOR = {"bookie", "ledger", "parts", "store"}
+DOOR = {"aio", "bookie", "ledger", "parts", "store"}
 
 # Lower may not see higher. Parts never see each other, except a part's own second half.
 MAY_SEE = {
@@ -64,6 +66,7 @@ MAY_SEE = {
     "door": {"words", "codec", "ports", "tools", "parts", "movers", "door"},
 }
 SECOND_HALVES = {
+    ("backlog", "memtable"),
     ("checkpoint", "commit"),
     ("checkpoint", "registry"),
     ("chores", "commit"),
@@ -72,11 +75,14 @@ SECOND_HALVES = {
     ("entry_logs", "entrylog_writer"),
     ("entrylog_scan", "entrylog_reader"),
     ("journal_groups", "journal_reader"),
+    ("journal_groups", "journal_stretches"),
     ("journal_proof", "journal_reader"),
     ("journal_records", "journal_reader"),
     ("journal_scan", "journal_reader"),
     ("journal_scan", "journal_proof"),
     ("journal_scan", "journal_groups"),
+    ("journal_scan", "journal_stretches"),
+    ("journal_stretches", "journal_reader"),
     ("journals", "journal_writer"),
     ("ledger_rows", "ledger_rows_scan"),
     ("scanning", "reading"),
@@ -115,12 +121,14 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
     },
     "remaking": {"adoption", "founding", "meter", "past", "placing", "rebuild"},
     "indexing": {"adoption", "founding", "leftovers", "rebuild"},
-    "replaying": {"journal_facts", "replay"},
+    "proven": {"chain", "decision", "replay"},
+    "replaying": {"journal_facts", "proven", "replay"},
     "torn": {"chain", "decision", "replay"},
     "cleaning": {"declared", "torn"},
     "restating": set(),
     "handover": {"cleaning", "founding", "opening", "replaying", "restating", "torn"},
     "opening": {"founding", "indexing", "leftovers", "replay", "replaying", "torn"},
+    "opening_async": {"opening"},
     "memory_index": set(),
     "overlay": set(),
     "view": set(),
@@ -162,12 +170,17 @@ OWNERS = {
     "os.fdatasync": {"storage/posix_files.py"},
     "os.replace": {"storage/posix_files.py"},
     "os.rename": {"storage/posix_files.py"},
-    "numpy": {"storage/codec/frames_numpy.py"},
+    "numpy": {
+        "storage/codec/frames_numpy.py",
+        "storage/codec/fronts_numpy.py",
+        "storage/codec/passage_numpy.py",
+        "storage/codec/proof_numpy.py",
+    },
     "click": {"recovery/shell/"},
     "pytest": {"recovery/crashlab/plugin.py"},
     "rich": {"recovery/shell/"},
     "threading": {"storage/turnstile.py", "storage/worker.py"},
-    "asyncio": set(),
+    "asyncio": {"storage/aio/"},
     "lmdb": {"storage/lmdb_environment.py"},
     "pyspark": set(),
 }

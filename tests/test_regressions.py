@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dis
 import errno
 import os
-import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, partial
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ctrl_c import interrupted
 from stepped import LEDGERS, SMALL, Site, payloads
 
 from recovery import open_store
@@ -45,7 +43,6 @@ from storage.worker import ThreadWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import CodeType, FrameType, ModuleType
 
     from storage.grouping import Load
     from storage.store import Store
@@ -111,69 +108,40 @@ def test_whoever_hears_of_a_future_may_add_again(tmp_path: Path) -> None:
     assert sorted(ids) == [0, 2]
 
 
-@cache
-def _interruptible(code: CodeType) -> frozenset[int]:
-    """Where the interpreter looks for signals: as a function begins, and behind each call."""
-    plain = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
-    begins = {one.offset for one in plain if one.opname == "RESUME"}
-    behind = {after.offset for one, after in pairwise(plain) if one.opname == "CALL"}
-    return frozenset(begins | behind)
-
-
-def _interrupted(act: Callable[[], object], number: int, *modules: ModuleType) -> bool:
-    """Does it with a Ctrl-C at that place of the modules' code; whether there was one."""
-    places, files = 0, {one.__file__ for one in modules}
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal places
-        if frame.f_code.co_filename not in files:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode" and frame.f_lasti in _interruptible(frame.f_code):
-            places += 1
-            if places == number:
-                sys.settrace(None)
-                frame.f_trace = None
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        act()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
 def test_a_ctrl_c_anywhere_in_the_turnstile_leaves_the_next_caller_a_way_through() -> None:
     number = 0
     while True:
         number += 1
         passage: Turnstile[list[int]] = Turnstile(list, lambda _: None)
-        if not _interrupted(passage.flush, number, turnstile):
+        if not interrupted(passage.flush, number, turnstile):
             break
         assert in_time(passage.flush), f"interrupted at place {number}"
     assert number > 10
 
 
-def test_a_ctrl_c_anywhere_in_an_append_leaves_no_hole() -> None:
+def _add_one(store: Store) -> None:
+    store.add(Entry(1, 1, 0, 7, b"one"))
+
+
+def _append_one(store: Store) -> None:
+    store.ledger(1).append(b"one")
+
+
+@pytest.mark.parametrize(("add", "places"), [(_add_one, 40), (_append_one, 25)])
+def test_a_ctrl_c_anywhere_in_an_add_leaves_no_hole(add: Callable[[Store], None], places: int) -> None:
     number = 0
     while True:
         number += 1
         site = Site()
         store = site.open()
-        ledger = store.ledger(1)
-        ledger.append(b"zero")
-        if not _interrupted(partial(ledger.append, b"one"), number, commit, tail, turnstile):
+        store.ledger(1).append(b"zero")
+        if not interrupted(partial(add, store), number, commit, tail, turnstile):
             break
         with suppress(StoreFailed):
-            ledger.append(b"two")
+            store.ledger(1).append(b"two")
         found = payloads(site.after_kill(), 1)
         assert found[0] == b"zero", f"interrupted at place {number}"
-    assert number > 40
+    assert number > places, "in a turn, and alone"
 
 
 def _try_to_add(ledger: Ledger) -> None:
@@ -191,7 +159,7 @@ def test_a_ctrl_c_anywhere_in_what_is_said_leaves_the_next_caller_a_way_through(
         site = Site()
         ledger = site.open().ledger(1)
         ledger.append(b"zero")
-        if not _interrupted(partial(speak, ledger), number, commit, tail, turnstile, warden, registry):
+        if not interrupted(partial(speak, ledger), number, commit, tail, turnstile, warden, registry):
             break
 
         assert in_time(partial(_try_to_add, ledger)), f"interrupted at place {number}"
@@ -452,19 +420,19 @@ def test_a_reader_whose_store_is_closed_hears_just_that(
 ) -> None:
     store = open_store(tmp_path / "data", QUIET)
     ledger = store.ledger(1)
-    ledger.append_many([bytes(9000)] * 100)
+    ledger.append_many([bytes(9000)] * 300)  # more than are read ahead
     store.checkpoint()
-    blocks = ledger.entries()
-    next(blocks)
-    read = store._parts.reading._logs.read
+    entries = ledger.entries()
+    next(entries)
+    read_into = store._parts.reading._logs.read_into
 
-    def close_first(*args: Any) -> bytes:
+    def close_first(*args: Any) -> int:
         store.close()
-        return read(*args)
+        return read_into(*args)
 
-    monkeypatch.setattr(store._parts.reading._logs, "read", close_first)
+    monkeypatch.setattr(store._parts.reading._logs, "read_into", close_first)
     with pytest.raises(StoreClosed):
-        list(blocks)
+        list(entries)
 
 
 def test_ids_and_lengths_end_at_the_largest_number(tmp_path: Path) -> None:

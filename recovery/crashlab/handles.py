@@ -59,6 +59,11 @@ class SimulatedReadFile(_Handle):
         self._machine.look(Verb.READ, self.name)
         return platter.files[self._file].read(offset, size)
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self.read(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
 
 class SimulatedWriteFile(_Handle):
     """A file open for writing."""

@@ -79,6 +79,11 @@ class _Bytes:
     def read(self, offset: int, size: int) -> bytes:
         return self.data[offset : offset + size]
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self.read(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def close(self) -> None:
         """Nothing is open."""
 

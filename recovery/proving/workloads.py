@@ -58,7 +58,7 @@ def checkpoints(root: Path, ctx: Ctx) -> None:
         second.place(4, 3)
         second.append_many(2, *[700] * 7)  # larger than what a disk writes whole
         second.append(1, 800)
-        for _ in zip(second.steps(), range(4), strict=False):
+        for _ in zip(second.steps(), range(3), strict=False):
             second.append(3, 100)
         # It ends in the middle of a checkpoint, with entries in both tables.
     with Sitting(root, ctx, numbers) as third:

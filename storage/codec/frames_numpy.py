@@ -1,37 +1,30 @@
-"""Blocks of entries with numpy: one CRC call proves every entry of the block.
+"""Blocks of entries with numpy: runs of entries of one size are split, and blocks verified, at once.
 
-CRC is linear. Put the complement of an entry's digest behind the entry and the CRC register becomes zero if
-the digest was right; put the next head there with its first four bytes complemented and the register is what
-a fresh CRC would have been. So with the heads moved up over the digests, and zeros in what is left, one run
-over the whole block ends in zero exactly when the errors of all entries cancel out: never for a single bad
-entry, and for several with a chance of 2^-32. Only a block that fails is looked at entry by entry.
+Only a block that fails is looked at entry by entry.
 """
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from crc32c import crc32c
 
 from storage.codec import frames_plain
 from storage.codec.entry import HEAD
 from storage.codec.frames import PREFIX, Frames
-from storage.entry import RECORD_SIZE_MAX, DigestType
+from storage.codec.proof_numpy import LEAD, SLACK, Fronts, Scattered, is_provable
+from storage.entry import RECORD_SIZE_MAX
 from storage.position import LENGTH_WORD_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from storage.codec.digest import Buffer, Digester
-
-    Numbers = np.ndarray[Any, np.dtype[np.int64]]
-    Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+    from storage.codec.proof_numpy import Numbers
+    from storage.entry import DigestType
 
 _HEAD_SIZE = HEAD.size
 _LENGTH_SIZE = LENGTH_WORD_SIZE
-_ONES = 0xFFFF_FFFF
 _STRIDE_MISSES_MAX = 2
 _STRIDE_RUN_MIN = 8
 
@@ -86,47 +79,22 @@ def _as_sequence(numbers: Numbers) -> Sequence[int]:
 
 
 def mismatches(block: Buffer, frames: Frames, digester: Digester) -> list[int]:
-    batch = _BATCH_CHECKSUMS.get(digester.digest_type)
-    if batch is None or not len(frames):
+    kind = digester.digest_type
+    if not is_provable(kind) or not len(frames):
         return frames_plain.mismatches(block, frames, digester)
     starts = np.asarray(frames.starts, dtype=np.int64)
     ends = np.asarray(frames.ends, dtype=np.int64)
-    long_enough = ends - starts >= _HEAD_SIZE + digester.digest_type.width
-    if long_enough.all() and _all_match(block, starts, ends, digester.digest_type.width, batch):
+    long_enough = ends - starts >= _HEAD_SIZE + kind.width
+    if long_enough.all() and _all_match(block, starts - _LENGTH_SIZE, ends, kind):
         return []
     return frames_plain.mismatches(block, frames, digester)
 
 
-def _all_match(
-    block: Buffer, starts: Numbers, ends: Numbers, width: int, checksum: Callable[[Bytes, int], int]
-) -> bool:
-    first, last = int(starts[0]) - _LENGTH_SIZE, int(ends[-1])
-    work = np.empty(last - first + _LENGTH_SIZE, dtype=np.uint8)
-    work[:-_LENGTH_SIZE] = np.frombuffer(block, dtype=np.uint8)[first:last]
-    starts, ends = starts - first, ends - first
-
-    heads = _items(work, _HEAD_SIZE + width)[starts]
-    fields = heads.view(np.uint8).reshape(len(starts), _HEAD_SIZE + width)
-    digests = np.ascontiguousarray(fields[:, -4:]).view(">u4").ravel()
-    if width > 4 and fields[:, _HEAD_SIZE:-4].any():
-        return False  # a CRC-32 stands in the lower half of its eight bytes
-    fields = np.ascontiguousarray(fields[:, :_HEAD_SIZE])
-    fields[:, :4] ^= 0xFF
-
-    _items(work, _LENGTH_SIZE + width)[starts - _LENGTH_SIZE] = np.void(bytes(_LENGTH_SIZE + width))
-    for index in np.flatnonzero(starts[1:] - _LENGTH_SIZE != ends[:-1]):
-        work[ends[index] : starts[index + 1] - _LENGTH_SIZE] = 0  # padding between two entries
-    _items(work, _HEAD_SIZE)[starts + width] = fields.view(f"V{_HEAD_SIZE}").ravel()
-    _items(work, 4)[ends] = (digests ^ np.uint32(_ONES)).astype("<u4").view("V4")
-    return checksum(work, _ONES) == _ONES
-
-
-def _items(work: Bytes, size: int) -> Any:
-    """The work area as overlapping items of that size, one beginning at every byte."""
-    return np.ndarray(len(work) - size + 1, f"V{size}", cast("Any", work), 0, (1,))
-
-
-_BATCH_CHECKSUMS: dict[DigestType, Callable[[Any, int], int]] = {
-    DigestType.CRC32C: crc32c,
-    DigestType.CRC32: zlib.crc32,
-}
+def _all_match(block: Buffer, begins: Numbers, ends: Numbers, kind: DigestType) -> bool:
+    first, last = int(begins[0]), int(ends[-1])
+    work = np.empty(LEAD + last - first + SLACK, dtype=np.uint8)
+    work[LEAD:-SLACK] = np.frombuffer(block, dtype=np.uint8)[first:last]
+    begins, ends = begins - (first - LEAD), ends - (first - LEAD)
+    gaps = np.flatnonzero(begins[1:] != ends[:-1]).tolist()
+    fronts = Fronts(Scattered(work, begins), kind)
+    return fronts.all_match(len(ends), int(ends[-1]), [(index, int(ends[index])) for index in gaps])

@@ -135,14 +135,14 @@ def encode_group(records: Iterable[Buffer], seal: Seal, alignment: int) -> list[
 
 def join_group(records: Iterable[bytes], size: int, seal: Seal, alignment: int) -> bytes:
     """The same in one piece: a copy, which is quicker where the records, `size` bytes in all, are few."""
-    start = begin(seal)
-    position = seal.group_start + size + (len(_ATOMIC_RECORD) if start else 0)
-    missing = -position % alignment
+    start = b"" if seal.flags is _NONE else b"".join(begin(seal))
+    end = seal.group_start + len(start) + size
+    missing = -end % alignment
     if missing < _LEAST_PADDING:
         missing += alignment
     prefix = _PREFIX.pack(journal.PADDING, missing - journal.PREFIX_SIZE)
-    body = b"".join((*start, *records, prefix, bytes(missing - _LEAST_PADDING), _encode(seal)))
-    assert (seal.group_start + len(body) + CHECKSUM_SIZE) % alignment == 0, "the records are of that size"
+    body = b"".join((start, *records, prefix, bytes(missing - _LEAST_PADDING), _encode(seal)))
+    assert seal.group_start + len(body) + CHECKSUM_SIZE == end + missing, "the records are of that size"
     return body + _CHECKSUM.pack(crc32c(body))
 
 

@@ -749,7 +749,7 @@ _CONSTANTS_OF = {
     "entry": entry_words,
     "position": importlib.import_module("storage.position"),
 }
-_SHOWN_ELSEWHERE = {"PADDING_WORD"}  # the bytes of PADDING
+_SHOWN_ELSEWHERE = {"PADDING_WORD", "START"}  # the bytes of PADDING; no number, but a position
 MAGICS = {
     journal.MAGIC,
     journal.OUR_MAGIC,

@@ -49,7 +49,7 @@ def _without_numbers(line: str) -> list[str]:
 def test_the_store_snippet_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [snippet, _, _, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [snippet, _, _, _, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "README.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
@@ -60,18 +60,27 @@ def test_the_store_snippet_does_what_it_says(
 def test_the_snippet_about_ledgers_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [_, snippet, _, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [_, snippet, _, _, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "README.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["0 ledger 7 is fenced: it takes no more entries", "[]"]
 
 
+def test_the_snippet_for_coroutines_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [_, _, snippet, _, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "README.md", "exec"), {})
+    assert capsys.readouterr().out == "500 [b'497', b'498', b'499']\n"
+
+
 @pytest.mark.parametrize(("cut", "words"), [(0, "ok"), (10, "from 48"), (47_000, "from 1024")])
 def test_the_snippet_tells_entries_and_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cut: int, words: str
 ) -> None:
-    [_, _, _, snippet] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [_, _, _, _, snippet] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     [path] = [path for path in fixtures.entry_logs("01_clean") if path.name == "7.log"]
     log = tmp_path / "ledgers" / "current" / "0.log"
     log.parent.mkdir(parents=True)
@@ -83,7 +92,7 @@ def test_the_snippet_tells_entries_and_damage(
 
 
 def test_the_test_with_the_fixture_finds_nothing_in_a_sound_store(tmp_path: Path) -> None:
-    [_, _, snippet, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [_, _, _, snippet, _] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     told = Told(None, ["kill"], 1, tmp_path)
     words: dict[str, Any] = {"workload": toy_lab.sound, "recover": toy_lab.recover}
     exec(compile(snippet, "README.md", "exec"), words)

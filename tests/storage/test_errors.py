@@ -30,6 +30,7 @@ from storage.errors import (
     NoSuchEntry,
     NoSuchLedger,
     NotAStore,
+    OtherLoop,
     Overloaded,
     StoreClosed,
     StoreError,
@@ -106,6 +107,11 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
         ForkedStore("data"),
         {"path": "data"},
         "the store data was opened before a fork: only the process that opened it may use it",
+    ),
+    (
+        OtherLoop("data"),
+        {"path": "data"},
+        "the store data was opened on another event loop: only there can it be awaited",
     ),
     (
         Overloaded(10.0),

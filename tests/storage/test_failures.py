@@ -14,6 +14,7 @@ import pytest
 from stepped import JOURNAL, LEDGERS, SMALL, Site, payloads
 
 from recovery.crashlab import FailedSync, Lasting, Pages, Refused, ShortWrite, Verb, When
+from storage import scanning
 from storage.entry import Entry
 from storage.errors import DiskFull, EntryUnreadable, NoSuchLedger, Overloaded, StoreError, StoreFailed
 
@@ -508,7 +509,8 @@ def test_a_read_error_is_of_one_entry_and_one_moment(verb: Verb) -> None:
     assert ledger.append(b"writing goes on") == 4
 
 
-def test_a_read_error_in_the_middle_comes_at_its_place() -> None:
+def test_a_read_error_in_the_middle_comes_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "READ_AHEAD", 1)  # each entry alone
     site, _ = opened(*TEXTS)
     ledger = site.after_kill().ledger(1)
     found = ledger.entries()

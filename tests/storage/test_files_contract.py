@@ -30,6 +30,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     if request.param == "posix in small pieces":
         monkeypatch.setattr(os, "pwritev", _write_few(at_most=5))
         monkeypatch.setattr(os, "pread", _read_few(at_most=3))
+        monkeypatch.setattr(os, "preadv", _read_few_into(at_most=3))
     return PosixDirectory(tmp_path)
 
 
@@ -51,6 +52,16 @@ class _read_few:  # noqa: N801 - stands for a function
 
     def __call__(self, descriptor: int, size: int, offset: int) -> bytes:
         return self._pread(descriptor, min(size, self._at_most), offset)
+
+
+class _read_few_into:  # noqa: N801 - stands for a function
+    """A `preadv` that puts down a few bytes at a time, as the system may."""
+
+    def __init__(self, *, at_most: int) -> None:
+        self._at_most, self._preadv = at_most, os.preadv
+
+    def __call__(self, descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
+        return self._preadv(descriptor, [buffer[: self._at_most] for buffer in buffers], offset)
 
 
 def put(directory: Directory, name: str, content: bytes) -> None:
@@ -90,6 +101,26 @@ def test_a_write_beyond_the_end_leaves_zeros_before_it(directory: Directory) -> 
         file.write(5000, [b"x"])
 
     assert content(directory, "a") == bytes(5000) + b"x"
+
+
+@pytest.mark.parametrize(("offset", "size"), [(0, 10), (0, 3), (4, 5), (4, 100), (10, 7), (99, 7), (3, 0)])
+def test_what_is_read_into_a_buffer_is_what_is_read(directory: Directory, offset: int, size: int) -> None:
+    put(directory, "a", b"0123456789")
+    buffer = bytearray(b"x" * size)
+    with directory.open("a") as file:
+        expected = file.read(offset, size)
+        assert file.read_into(offset, memoryview(buffer)) == len(expected)
+    assert buffer == expected.ljust(size, b"x")
+
+
+def test_nothing_is_read_from_a_closed_file(directory: Directory) -> None:
+    put(directory, "a", b"0123456789")
+    with directory.open("a") as file:
+        pass
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.read(0, 3)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.read_into(0, memoryview(bytearray(3)))
 
 
 @pytest.mark.parametrize("buffers", [[], [b""], [b"", b""]])

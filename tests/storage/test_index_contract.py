@@ -153,6 +153,17 @@ def test_places_are_the_next_ones_up_to_a_count(
     assert index.places(5, first, count) == expected
 
 
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 600, 5000])
+@pytest.mark.parametrize("first", [0, 1, 500, 999, 1000, 1001, 1999, 2000, ID_MAX])
+def test_many_places_are_the_next_ones_too(index: Index, first: int, count: int) -> None:
+    put(index, 6, range(1, 4000), range(1, 4000))
+    put(index, 7, range(0, 2000, 2), range(10**6, 10**6 + 1000))
+    put(index, 8, [5], [9])
+    expected = [(one, 10**6 + one // 2) for one in range(0, 2000, 2) if one >= first][:count]
+    assert index.places(7, first, count) == expected
+    assert index.places(9, first, count) == []
+
+
 def test_the_last_of_a_ledger_with_one_entry_and_of_one_with_many(index: Index) -> None:
     put(index, 1, [4], [14])
     put(index, 2, range(5000), [77] * 5000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections import OrderedDict
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -128,6 +130,100 @@ def test_the_largest_entry_id(index: AskedIndex) -> None:
     assert len(index.found) == 2
 
 
+# ── what is told without the index ───────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_known_is_told_with_the_place_behind_it(index: AskedIndex) -> None:
+    index.put(7, {0: 10, 1: 11, 3: 13, 1023: 14, 1024: 15, 1026: 16})
+    cache = cache_of(index)
+    assert cache.known(7, 0) == (0, 0)
+    warm(cache, 0, ledger_id=7)
+    index.found.clear()
+
+    known = {0: (10, 11), 1: (11, 0), 2: (0, 13), 3: (13, 0), 1023: (14, 15), 1024: (0, 0), -1: (0, 0)}
+    assert {entry_id: cache.known(7, entry_id) for entry_id in known} == known
+    assert (index.found, index.blocks) == ([], [(7, 0)])
+
+
+def test_what_is_known_is_forgotten_with_the_rest(index: AskedIndex) -> None:
+    cache = cache_of(index)
+    warm(cache, 0)
+    cache.forget({LEDGER})
+    assert cache.known(LEDGER, 5) == (0, 0)
+
+
+# ── many places at once ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 8])
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [(0, 1), (0, 2000), (5, 128), (5, 129), (1000, 100), (1020, 1030), (2990, 10), (0, 3000)],
+)
+def test_many_places_come_at_once_whatever_fits(
+    index: AskedIndex, blocks: int, first: int, count: int
+) -> None:
+    cache = cache_of(index, blocks)
+    for _ in range(3):
+        assert list(cache.places(LEDGER, first, count)) == list(range(100 + first, 100 + first + count))
+
+
+def test_entries_without_a_place_have_zeros_there(index: AskedIndex) -> None:
+    index.put(7, {0: 10, 1: 11, 3: 13, 1023: 14, 1025: 15, 5000: 16})
+    for count in (5, 500):
+        cache = cache_of(index)
+        for _ in range(2):
+            assert list(cache.places(7, 0, count))[:5] == [10, 11, 0, 13, 0]
+            assert list(cache.places(7, 1023, count))[:3] == [14, 0, 15][: len(cache.places(7, 1023, count))]
+            assert list(cache.places(7, 4, count)) == [0] * len(cache.places(7, 4, count))
+            assert cache.places(99, 0, count)[0] == 0
+
+
+def test_few_places_bring_no_block_and_many_do(index: AskedIndex) -> None:
+    cache = cache_of(index)
+    cache.places(LEDGER, 5, 128)
+    assert len(cache._blocks) == 0
+    cache.places(LEDGER, 5, 129)
+    assert [*cache._blocks] == [(LEDGER, 0)]
+    cache.places(LEDGER, 5, 2000)
+    assert [*cache._blocks] == [(LEDGER, 0), (LEDGER, 1)]
+    asked = len(index.blocks)
+    assert cache.find(LEDGER, 1500) == 1600
+    assert list(cache.places(LEDGER, 1000, 30)) == list(range(1100, 1130))
+    assert len(index.blocks) == asked
+    cache.places(99, 0, 2000)
+    assert len(cache._blocks) == 2
+
+
+def test_many_places_asked_for_before_a_commit_tell_nobody(index: AskedIndex) -> None:
+    cache = cache_of(index)
+
+    def checkpoint() -> None:
+        index.before_answer = lambda: None
+        index.put(LEDGER, {5: 9, 1500: 8})
+        cache.forget({LEDGER})
+
+    index.before_answer = checkpoint
+    assert cache.places(LEDGER, 0, 2000)[5] == 105  # begun before the commit
+    assert cache.places(LEDGER, 0, 2000)[5] == 9
+    assert [cache.find(LEDGER, entry_id) for entry_id in (5, 1500)] == [9, 8]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_places_are_what_the_index_says(index: AskedIndex, seed: int) -> None:
+    dice, cache = Random(seed), cache_of(index, blocks=2)
+    for _ in range(300):
+        if dice.random() < 0.05:
+            index.put(LEDGER, {dice.randrange(4000): dice.randint(1, 10**9) for _ in range(5)})
+            cache.forget({LEDGER})
+        first, count = dice.randrange(4000), dice.choice([1, 5, 100, 300, 3000])
+        found = cache.places(LEDGER, first, count)
+        assert 1 <= len(found) <= count
+        assert [place or None for place in found] == [
+            FileIndex.find(index, LEDGER, first + at) for at in range(len(found))
+        ]
+
+
 # ── its bound ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -143,6 +239,27 @@ def test_the_block_that_was_not_used_for_the_longest_time_goes(index: AskedIndex
     assert index.found == []
     cache.find(LEDGER, 1030)
     assert index.found == [(LEDGER, 1030)]
+
+
+def test_a_new_block_finds_room_where_all_are_used(index: AskedIndex) -> None:
+    cache = cache_of(index, blocks=2)
+    warm(cache, 0, 1)
+    for entry_id in (7, 1030):
+        cache.find(LEDGER, entry_id)
+    warm(cache, 2)
+    index.found.clear()
+    cache.find(LEDGER, 2050)
+    assert index.found == []
+    assert len(cache._blocks) == 2
+
+
+def test_who_knows_uses_a_block_too(index: AskedIndex) -> None:
+    cache = cache_of(index, blocks=2)
+    warm(cache, 0, 1)
+    assert cache.known(LEDGER, 7) == (107, 108)
+    warm(cache, 2)
+    assert cache.known(LEDGER, 7) == (107, 108)
+    assert cache.known(LEDGER, 1030) == (0, 0)
 
 
 def test_it_never_holds_more_blocks_than_fit(index: AskedIndex) -> None:
@@ -269,3 +386,44 @@ def test_whatever_happens_it_says_what_the_index_says(index: AskedIndex, seed: i
             cache.forget({LEDGER})
         entry_id = dice.randrange(4000)
         assert cache.find(LEDGER, entry_id) == FileIndex.find(index, LEDGER, entry_id)
+
+
+def test_threads_that_fill_and_push_out_hear_what_the_index_says(index: AskedIndex) -> None:
+    """Places only grow, and who asks hears none older than what was forgotten before."""
+    cache, least, is_over = cache_of(index, blocks=2), [0], threading.Event()
+    wrong: list[int] = []
+
+    def rewrite() -> None:
+        for version in range(1, 60):
+            index.put(LEDGER, {entry_id: version * 10**6 + entry_id for entry_id in range(0, 3000, 100)})
+            cache.forget({LEDGER})
+            least[0] = version
+        is_over.set()
+
+    def ask(seed: int) -> None:
+        dice = Random(seed)
+        while not is_over.is_set() and not wrong:
+            entry_id, known = 100 * dice.randrange(30), least[0]
+            place = (
+                cache.find(LEDGER, entry_id)
+                if dice.random() < 0.8
+                else cache.places(LEDGER, entry_id, 300)[0]
+            )
+            if place is None or (place % 10**6 != entry_id and known) or place // 10**6 < known:
+                wrong.append(entry_id)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [
+            threading.Thread(target=rewrite),
+            *(threading.Thread(target=ask, args=(n,)) for n in range(3)),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
+    assert len(cache._blocks) <= 2 + 3

@@ -51,7 +51,7 @@ def record_of(size: int, ledger_id: int, entry_id: int, version: int = 0) -> byt
 
 def insert_parts(table: Memtable, first_id: int, records: list[bytes], front_size: int) -> None:
     """Inserts into ledger 1 what a digest of that width has made."""
-    fronts = [one[:front_size] for one in records]
+    fronts = b"".join([one[:front_size] for one in records])
     payloads = [one[front_size:] for one in records]
     table.insert_parts(1, first_id, fronts, payloads, sum(map(len, records)))
 
@@ -122,7 +122,7 @@ def test_a_run_that_has_taken_in_its_strays_grows_fast_again() -> None:
     table = table_of(0, 2, 1)
     # Whatever is left of the gap would send each of these through the dict.
     grown = [record(1, number) for number in range(3, 9)]
-    fronts = [one[:FRONT_SIZE] for one in grown]
+    fronts = b"".join([one[:FRONT_SIZE] for one in grown])
     table.insert_parts(1, 3, fronts, [one[FRONT_SIZE:] for one in grown], size=-1000)
     assert table.size < 0
 
@@ -172,10 +172,12 @@ FRONT_SIZES = sorted(map(record_codec.front_size, DigestType))
 def test_a_ledger_of_any_digest_type_keeps_the_payloads_it_is_given(digest_type: DigestType) -> None:
     table, protect = Memtable(START), digester(digest_type, b"pw")
     payloads = [b"%d" % number * 20 for number in range(10, 15)]
-    fronts = record_codec.encode_fronts_with(protect, 1, 10, -1, 0, payloads)
+    joined = record_codec.encode_fronts_with(protect, 1, 10, -1, 0, payloads)
+    width = record_codec.front_size(digest_type)
+    fronts = [joined[start : start + width] for start in range(0, len(joined), width)]
     for part in slice(0, 1), slice(1, 2), slice(2, 5):
         size = sum(map(len, fronts[part] + payloads[part]))
-        table.insert_parts(1, 10 + part.start, fronts[part], payloads[part], size)
+        table.insert_parts(1, 10 + part.start, b"".join(fronts[part]), payloads[part], size)
     assert shape(table) == [range(10, 15)]
     assert [table.get(1, 10 + at) for at in range(5)] == [fronts[at] + payloads[at] for at in range(5)]
     # Not equal ones: a copy of each would be what an add must not cost.
@@ -246,7 +248,7 @@ def test_nothing_shorter_than_a_head_is_a_record(before: tuple[int, ...]) -> Non
     for insert in (
         partial(table.insert, 1, 1, [short]),
         partial(table.insert, 1, 1, [record(1, 1), short]),
-        partial(table.insert_parts, 1, 1, [short], [b""], len(short)),
+        partial(table.insert_parts, 1, 1, short, [b""], len(short)),
     ):
         with pytest.raises(AssertionError, match="shorter than its head"):
             insert()
@@ -254,7 +256,7 @@ def test_nothing_shorter_than_a_head_is_a_record(before: tuple[int, ...]) -> Non
 
 def test_the_fronts_of_a_first_insert_have_one_size() -> None:
     with pytest.raises(AssertionError, match="one size"):
-        Memtable(START).insert_parts(1, 0, [bytes(40), bytes(44)], [b"", b""], 84)
+        Memtable(START).insert_parts(1, 0, bytes(85), [b"", b""], 85)
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -380,6 +382,26 @@ def measured(table: Memtable) -> int:
     return size
 
 
+def has(table: Memtable, ledger_id: int, entry_id: int) -> bool:
+    entries = table.find(ledger_id)
+    return entries is not None and entries.has(entry_id)
+
+
+def parted(table: Memtable, ledger_id: int, first: int, count: int, front_size: int) -> list[bytes]:
+    """The records that a reader of many gets, put together again."""
+    fronts, payloads = table.parts(ledger_id, first, count, front_size)
+    assert len(fronts) == front_size * len(payloads)
+    starts = range(0, len(fronts), front_size)
+    return [fronts[start : start + front_size] + one for start, one in zip(starts, payloads, strict=True)]
+
+
+def parts_of(model: Model, ledger_id: int, first: int, count: int, front_size: int) -> list[bytes]:
+    """Those that follow each other from there on, up to one too short for such a front."""
+    records = [model.get((ledger_id, entry_id), b"") for entry_id in range(first, first + count)]
+    long_enough = [len(one) >= front_size for one in records]
+    return records[: [*long_enough, False].index(False)]
+
+
 def check(table: Memtable, model: Model) -> None:
     assert table.ledgers() == sorted({ledger_id for ledger_id, _ in model})
     assert len(table) == len(model)
@@ -387,6 +409,10 @@ def check(table: Memtable, model: Model) -> None:
         ids = expected_ids(model, ledger_id, 0, 99)
         found = [table.get(ledger_id, entry_id) for entry_id in range(-1, 60)]
         assert found == [model.get((ledger_id, entry_id)) for entry_id in range(-1, 60)]
+        assert [has(table, ledger_id, one) for one in range(-1, 60)] == [one is not None for one in found]
+        for first, size in zip(range(-1, 45), FRONT_SIZES * 12, strict=False):
+            expected = parts_of(model, ledger_id, first, 9, size)
+            assert parted(table, ledger_id, first, 9, size) == expected
         assert table.last_id(ledger_id) == max(ids, default=None)
         runs = list(table.runs(ledger_id))
         assert [entry_id for ids, _ in runs for entry_id in ids] == ids
@@ -435,7 +461,7 @@ def test_tables_are_two_dicts_whatever_the_fronts_and_whatever_is_dropped(
         elif what == INSERT or min(sizes, default=0) < front_size:
             tables.active.insert(ledger_id, first, records)
         else:
-            fronts = [one[:front_size] for one in records]
+            fronts = b"".join([one[:front_size] for one in records])
             payloads = [one[front_size:] for one in records]
             tables.active.insert_parts(ledger_id, first, fronts, payloads, sum(sizes))
         if what in (INSERT, PARTS):
@@ -459,7 +485,7 @@ def test_records_in_two_parts_are_the_same_as_whole_ones() -> None:
     whole, parted = table_of(0), table_of(0)
     records = [record(1, 1), record(1, 2, size=100)]
     whole.insert(1, 1, records)
-    fronts = [one[:FRONT_SIZE] for one in records]
+    fronts = b"".join([one[:FRONT_SIZE] for one in records])
     payloads = [one[FRONT_SIZE:] for one in records]
     parted.insert_parts(1, 1, fronts, payloads, sum(map(len, records)))
     assert whole.size == parted.size
@@ -648,6 +674,10 @@ def test_between_two_steps_of_the_writer_nothing_that_was_there_is_missing(histo
         assert all(table.get(1, entry_id) for entry_id in promised)
         # Whole ones only: a payload that is found before its front would be half of a record.
         assert all(table.get(1, one) in (None, *copies) for one, copies in enumerate(whole))
+        assert all(has(table, 1, entry_id) for entry_id in promised)
+        for first in range(6):
+            found = enumerate(parted(table, 1, first, 9, FRONT_SIZE), first)
+            assert all(one in whole[entry_id] for entry_id, one in found)
         assert promised <= set(table.ids_from(1, 0, 99))
         assert table.ids_from(1, 0, 99) == sorted(set(table.ids_from(1, 0, 99)))
         last_id = table.last_id(1)
@@ -685,6 +715,10 @@ def test_between_two_steps_of_a_reader_an_insert_takes_nothing_away(history: str
 def read_all(table: Memtable, before: tuple[int, ...]) -> None:
     for entry_id in before:
         assert table.get(1, entry_id), entry_id
+        assert has(table, 1, entry_id), entry_id
+    for first in before:
+        fronts, payloads = table.parts(1, first, 9, FRONT_SIZE)
+        assert len(fronts) == FRONT_SIZE * len(payloads)
     assert set(before) <= set(table.ids_from(1, 0, 99))
     assert (table.last_id(1) or 0) >= max(before, default=0)
 
@@ -755,6 +789,100 @@ def test_between_two_steps_of_a_reader_a_drop_brings_no_older_copy_to_light() ->
 
         at_each_step(lambda: found.append(tables.get(1, 1)), drop)  # noqa: B023 - called at once
         assert found[0] in (record(1, 1, 1), None)
+
+
+def real(entry_id: int, version: int = 0) -> bytes:
+    """A record whose digest is right."""
+    payload = b"%d/%d" % (entry_id, version)
+    return bytes(record_codec.encode_front(1, entry_id, -1, 9, payload)) + payload
+
+
+def payload_read(table: Memtable, entry_id: int) -> bytes | None:
+    """As a ledger reads: what was read last, or quickly, or else the whole record."""
+    entries = table.find(1)
+    if entries is None:
+        return None
+    last = entries.read_last
+    if not entries.strays and last is not None and last.entry_id == entry_id:
+        return last.payload
+    found = entries.plain(1, entry_id)
+    if found is not None:
+        return found.payload
+    record = table.get(1, entry_id)
+    return None if record is None else record[FRONT_SIZE:]
+
+
+REAL = {"of the run": (2, [0, 1, 2, 3]), "of the strays": (9, [0, 1, 9]), "before the run": (1, [5, 6, 1])}
+
+
+@pytest.mark.parametrize("history", REAL)
+def test_what_is_read_quickly_is_never_older_than_what_was_there(history: str) -> None:
+    entry_id, before = REAL[history]
+    table = Memtable(START)
+    for one in before:
+        table.insert(1, one, [real(one)])
+    for version in (1, 2, 3):
+        older, newer = b"%d/%d" % (entry_id, version - 1), b"%d/%d" % (entry_id, version)
+        seen: list[bytes | None] = []
+
+        def read(_: int, seen: list[bytes | None] = seen) -> None:
+            seen.append(payload_read(table, entry_id))
+
+        read(0)
+        at_each_step(partial(table.insert, 1, entry_id, [real(entry_id, version)]), read)
+        read(0)
+        assert set(seen) == {older, newer}
+        assert seen == sorted(seen)  # type: ignore[type-var]
+        assert [payload_read(table, one) for one in before] == [
+            newer if one == entry_id else b"%d/0" % one for one in before
+        ]
+
+
+def test_between_two_steps_of_a_quick_reader_an_insert_shows_no_older_copy() -> None:
+    def table_of_three() -> Memtable:
+        table = Memtable(START)
+        table.insert(1, 0, [real(0), real(1), real(2)])
+        return table
+
+    steps: list[int] = []
+    at_each_step(partial(payload_read, table_of_three(), 1), steps.append)
+    for step in steps:
+        table = table_of_three()
+
+        def insert(now: int, step: int = step, table: Memtable = table) -> None:
+            if now == step:
+                table.insert(1, 1, [real(1, 1)])
+
+        at_each_step(partial(payload_read, table, 1), insert)
+        assert payload_read(table, 1) == payload_read(table, 1) == b"1/1"
+
+
+def test_what_is_not_of_the_run_or_not_right_is_not_read_quickly() -> None:
+    table = Memtable(START)
+    table.insert(1, 3, [real(3), real(4)])
+    table.insert(1, 9, [real(9)])
+    entries = table.find(1)
+    assert entries is not None
+    assert [entries.plain(1, one) for one in (2, 5, 9, -1)] == [None] * 4
+    assert entries.plain(2, 3) is None
+    assert entries.plain(1, 3) == entries.read_last
+    assert entries.plain(1, 4) == entries.read_last
+    entries.fronts[-5] ^= 1
+    assert entries.plain(1, 3) is not None
+    assert entries.plain(1, 4) is None
+    assert entries.read_last is None
+
+
+@pytest.mark.parametrize("digest_type", set(DigestType) - {DigestType.CRC32C})
+def test_what_another_digest_protects_is_not_read_quickly(digest_type: DigestType) -> None:
+    digest = digester(digest_type, b"pw")
+    front = bytes(record_codec.encode_front_with(digest, 1, 0, -1, 4, b"text"))
+    table = Memtable(START)
+    table.insert_parts(1, 0, front, [b"text"], len(front) + 4)
+    entries = table.find(1)
+    assert entries is not None
+    assert entries.plain(1, 0) is None
+    assert table.parts(1, 0, 9, len(front)) == (front, [b"text"])
 
 
 @settings(max_examples=5)

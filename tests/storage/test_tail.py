@@ -137,7 +137,7 @@ def test_entries_are_protected_as_the_ledger_s_are(digest_type: DigestType) -> N
     for run in runs:
         assert entries(run.records, digester(digest_type, PASSWORD))
         # As tables expect them: in fronts of one size.
-        assert {*map(len, run.fronts)} == {record_codec.front_size(digest_type)}
+        assert run.front_size == record_codec.front_size(digest_type)
         assert run.size == sum(map(len, run.records))
     first, second = entries(runs[0].records, digester(digest_type, PASSWORD))
     assert (first.payload, second.payload, second.length) == (b"abc", b"d", 4)
@@ -150,7 +150,7 @@ def test_bytes_go_on_as_they_came_split_as_the_ledger_s_others(digest_type: Dige
     run = tail.place_bytes(Head(7, 9, 3, 50), data)
     assert run.records == [journal_codec.encode_record(data)]
     width = 0 if digest_type is None else digest_type.width
-    assert len(run.fronts[0]) == record_codec.HEAD_FRONT_SIZE + width
+    assert run.front_size == record_codec.HEAD_FRONT_SIZE + width
     assert (run.first_id, run.length, run.confirmed, run.size) == (9, 50, 3, len(run.records[0]))
 
 

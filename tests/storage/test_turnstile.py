@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 import pytest
+from ctrl_c import interrupted
 
+from storage import turnstile as turnstile_module
 from storage.turnstile import Signal, Turnstile
 
 
@@ -153,3 +156,84 @@ def test_a_signal_reaches_who_waits_and_who_comes_late_sees_for_itself() -> None
         assert waiting.result(10)
     assert signal.wait_for(there.is_set, 0)
     assert not signal.wait_for(lambda: False, 0)
+
+
+def test_who_must_not_wait_leads_what_is_open_or_is_told_that_another_does() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    turnstile.open.load.append(1)
+    assert turnstile.lead_if_free()
+    assert work.turns == [[1]]
+    work.may_go_on.clear()
+    work.entered.clear()
+    with ThreadPoolExecutor(1) as pool:
+        leading = pool.submit(put, turnstile, 2)
+        assert work.entered.wait(10)
+        turnstile.open.load.append(3)
+        assert not turnstile.lead_if_free()
+        work.may_go_on.set()
+        assert leading.result(10) is None
+    assert work.turns == [[1], [2]]
+    assert turnstile.lead_if_free()
+    assert work.turns == [[1], [2], [3]]
+
+
+def test_who_leads_without_waiting_lets_one_of_those_lead_who_have_come_meanwhile() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    work.may_go_on.clear()
+    with ThreadPoolExecutor(2) as pool:
+        leading = pool.submit(turnstile.lead_if_free)
+        assert work.entered.wait(10)
+        behind = pool.submit(put, turnstile, 1)
+        while turnstile.open.waiting < 1:
+            assert not behind.done()
+        work.may_go_on.set()
+        assert leading.result(10)
+        assert behind.result(10) is None
+    assert work.turns == [[], [1]]
+
+
+def test_an_error_of_a_turn_is_no_matter_of_who_led_it_without_waiting() -> None:
+    told: list[BaseException | None] = []
+    turnstile = Turnstile(list, Work(), lambda _, error: told.append(error))
+    turnstile.open.load.append(-1)
+    assert turnstile.lead_if_free()
+    assert [type(error) for error in told] == [OSError]
+
+
+def test_a_ctrl_c_anywhere_in_a_lead_without_waiting_leaves_the_next_caller_a_way_through() -> None:
+    for number in count(1):
+        done: list[int] = []
+        passage: Turnstile[list[int]] = Turnstile(list, done.extend)
+        passage.open.load.append(1)
+        if not interrupted(passage.lead_if_free, number, turnstile_module):
+            break
+        thread = threading.Thread(target=passage.flush, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive(), f"interrupted at place {number}"
+        assert done in ([1], []), f"interrupted at place {number}"
+    assert number > 5
+
+
+def test_who_listens_is_called_after_each_change_until_it_listens_no_more() -> None:
+    signal = Signal()
+    heard: list[str] = []
+
+    class Listener:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def hear(self) -> None:
+            heard.append(self.name)
+
+    first, second = Listener("first"), Listener("second")
+    signal.listen(first.hear)
+    signal.listen(second.hear)
+    signal.notify()
+    signal.ignore(first.hear)
+    signal.notify()
+    signal.ignore(second.hear)
+    signal.notify()
+    assert heard == ["first", "second", "second"]

@@ -70,6 +70,19 @@ def test_the_rest_in_front_of_what_is_held_is_read() -> None:
     assert bytes(window.rest(100)) == data[100:1100]
 
 
+def test_ahead_there_is_a_whole_chunk_and_nothing_in_front_of_it_is_read_again() -> None:
+    file = Counting(LETTERS)
+    window = Window(file, chunk_size=100)
+    assert bytes(window.ahead(0)) == bytes(window.ahead(0)) == LETTERS[:100]
+    assert file.count == 100
+    assert bytes(window.ahead(60)) == LETTERS[60:160]
+    assert file.count == 200
+    assert bytes(window.ahead(20)) == LETTERS[20:120]
+    for offset in (940, 1000, 1039):
+        assert bytes(window.ahead(offset)) == LETTERS[offset:]
+    assert bytes(window.ahead(1040)) == bytes(window.ahead(2000)) == b""
+
+
 @pytest.mark.parametrize("chunk_size", [100, 1 << 20, 2 << 20], ids=["small", "usual", "larger than usual"])
 def test_the_first_byte_that_is_not_zero_is_found_wherever_it_stands(chunk_size: int) -> None:
     size = 2 * chunk_size + 50

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
 
-from storage.worker import AT_ONCE, Pause, ThreadWorker
+from storage.worker import AT_ONCE, Pause, Threads, ThreadWorker, begin_thread
 
 
 class Steps:
@@ -96,3 +97,89 @@ def test_a_worker_may_stop_itself() -> None:
     worker.wake()
     assert stopped.wait(10)
     worker.stop()
+
+
+class Busy:
+    """A call that ends when it may, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.may_end, self.begun, self.ended = threading.Event(), threading.Event(), threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def __call__(self) -> None:
+        self.thread = threading.current_thread()
+        self.begun.set()
+        assert self.may_end.wait(10)
+        self.ended.set()
+
+
+def test_calls_that_wait_are_made_at_once_up_to_so_many() -> None:
+    threads, calls = Threads("test", 2), [Busy() for _ in range(3)]
+    assert all(threads.do(call) for call in calls)
+    assert calls[0].begun.wait(10)
+    assert calls[1].begun.wait(10)
+    assert not calls[2].begun.is_set()
+    calls[0].may_end.set()
+    assert calls[2].begun.wait(10)
+    assert calls[2].thread is calls[0].thread
+    for call in calls:
+        call.may_end.set()
+    threads.stop()
+    assert all(call.ended.wait(10) for call in calls)
+
+
+def test_a_thread_that_has_nothing_to_do_takes_the_next_call() -> None:
+    threads, made = Threads("test", 5), set()
+    for _ in range(20):
+        call = Busy()
+        call.may_end.set()
+        assert threads.do(call)
+        assert call.ended.wait(10)
+        assert call.thread is not None
+        made.add(call.thread)
+        while threads._idle == 0:
+            assert call.thread.is_alive(), "it waits for the next call"
+    threads.stop()
+    assert len(made) == 1
+
+
+def test_behind_a_stop_what_was_handed_over_is_done_and_nothing_else() -> None:
+    threads, first, second = Threads("test", 1), Busy(), Busy()
+    assert threads.do(first)
+    assert threads.do(second)
+    threads.stop()
+    threads.stop()
+    assert not threads.do(Busy())
+    first.may_end.set()
+    second.may_end.set()
+    assert second.ended.wait(10)
+    assert second.thread is not None
+    second.thread.join(10)
+    assert not second.thread.is_alive()
+
+
+def test_what_a_call_holds_is_let_go_when_it_has_been_made() -> None:
+    class Held:
+        """Can be referred to weakly."""
+
+        def use(self) -> None:
+            """Keeps it in the call."""
+
+    threads, held, done = Threads("test", 1), Held(), threading.Event()
+    gone = weakref.ref(held, lambda _: done.set())
+    assert threads.do(held.use)
+    del held
+    assert done.wait(10)
+    assert gone() is None
+    threads.stop()
+
+
+def test_a_call_of_its_own_has_a_thread_of_its_own() -> None:
+    call = Busy()
+    assert begin_thread("alone", call)
+    assert call.begun.wait(10)
+    assert call.thread is not None
+    assert (call.thread.name, call.thread.daemon) == ("alone", True)
+    call.may_end.set()
+    call.thread.join(10)
+    assert not call.thread.is_alive()

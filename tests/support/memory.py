@@ -21,6 +21,11 @@ class MemoryFile:
     def read(self, offset: int, size: int) -> bytes:
         return self._data[offset : offset + size]
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self.read(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def close(self) -> None:
         pass
 
@@ -75,6 +80,11 @@ class Sparse:
         self.largest = max(self.largest, size)
         size = min(size, self._size - offset)
         return self._front[offset : offset + size].ljust(size, b"\0")
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self.read(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         pass

@@ -17,6 +17,7 @@ from storage import filenames
 from storage.codec import cookie as cookie_codec
 from storage.codec import entrylog as codec
 from storage.codec import mark as mark_codec
+from storage.codec import piece
 from storage.codec.entry import IDS
 from storage.entry_logs import EntryLogs
 from storage.index_state import IndexState
@@ -130,7 +131,8 @@ class Ground:
             self._logs = EntryLogs(self.ledgers, STORE_ID, 1 << 30, last_log)
         self._logs.begin(self.state)
         for ledger_id, some in groupby(entries, lambda data: int(IDS.unpack_from(data)[0])):
-            self._logs.append(ledger_id, [codec.encode_record(data) for data in some])
+            records = [codec.encode_record(data) for data in some]
+            self._logs.append([*piece.of_records(ledger_id, range(len(records)), records)])
         self._logs.sync()
         self._logs.sync_names()
 

@@ -51,7 +51,7 @@ def test_an_entry_of_each_digest_type(digest_type: DigestType) -> None:
 def test_a_record_in_two_parts_of_each_digest_type(digest_type: DigestType) -> None:
     vector = listed(f"entry L1 E0 LAC-1 length5 'hello' {digest_type.name}  ")
     protect = digester(digest_type, PASSWORD)
-    (front,) = record_codec.encode_fronts_with(protect, 1, 0, -1, 0, [b"hello"])
+    front = record_codec.encode_fronts_with(protect, 1, 0, -1, 0, [b"hello"])
     assert front == record_codec.encode_front_with(protect, 1, 0, -1, 5, b"hello")
     assert front + b"hello" == len(vector).to_bytes(4, "big") + vector
 

@@ -38,11 +38,12 @@ def test_ids_and_lengths_go_on_over_consecutive_entries(
     digest_type: DigestType, payloads: list[bytes], first_id: int, length: int
 ) -> None:
     fronts = codec.encode_fronts_with(digester(digest_type, b"pw"), 7, first_id, 3, length, payloads)
+    records = b"".join(codec.buffers(fronts, payloads)) if payloads else fronts
     made = []
     for entry_id, payload in enumerate(payloads, first_id):
         length += len(payload)
         made.append(whole(Entry(7, entry_id, 3, length, payload), digest_type, b"pw"))
-    assert [b"".join(parts) for parts in zip(fronts, payloads, strict=True)] == made
+    assert records == b"".join(made)
 
 
 @pytest.mark.parametrize("digest_type", DigestType)
@@ -64,3 +65,47 @@ def test_a_record_is_split_wherever_it_is_long_enough() -> None:
     assert codec.split(b"front", 2) == (b"fr", b"ont")
     with pytest.raises(AssertionError, match="cut"):
         codec.split(b"front", 6)
+
+
+# ── many at once ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def one_by_one(first_id: int, confirmed: int, length: int, payloads: list[bytes]) -> list[bytes]:
+    fronts = []
+    for entry_id, payload in enumerate(payloads, first_id):
+        length += len(payload)
+        fronts.append(codec.encode_front(7, entry_id, confirmed, length, payload))
+    return fronts
+
+
+@pytest.mark.parametrize("count", [codec.MANY, codec.MANY + 300])
+@pytest.mark.parametrize("first_id", [0, 250, 2**32 - 3, 2**63 - codec.MANY - 301])
+@pytest.mark.parametrize("sizes", [[100], [0, 1, 700], [codec.MANY * 9, 3]], ids=str)
+def test_fronts_of_many_are_those_of_one_after_the_other(count: int, first_id: int, sizes: list[int]) -> None:
+    pytest.importorskip("numpy", reason="one after the other is what is compared with")
+    payloads = [bytes([at % 251]) * sizes[at % len(sizes)] for at in range(count)]
+    for length in 0, 2**40 - 5, 2**62:
+        fronts = codec.encode_fronts(7, first_id, first_id - 1, length, payloads)
+        assert fronts == b"".join(one_by_one(first_id, first_id - 1, length, payloads))
+        assert codec.ledger_length(fronts) == length + sum(map(len, payloads))
+
+
+@pytest.mark.parametrize(("first_id", "length"), [(2**63 - codec.MANY, 0), (0, 2**63 - codec.MANY)])
+def test_a_number_among_many_that_no_record_could_hold_is_refused(first_id: int, length: int) -> None:
+    with pytest.raises(struct.error):
+        codec.encode_fronts(1, first_id, 0, length, [b"x"] * (codec.MANY + 1))
+
+
+@pytest.mark.parametrize("sizes", [[0], [1], [100], [700], [100, 101], [0, 200]], ids=str)
+@pytest.mark.parametrize("count", [1, 2, codec.MANY, codec.MANY + 1])
+def test_buffers_are_the_records_one_behind_the_other(sizes: list[int], count: int) -> None:
+    payloads = [bytes([at % 251]) * sizes[at % len(sizes)] for at in range(count)]
+    fronts = one_by_one(3, 2, 0, payloads)
+    records = b"".join(front + payload for front, payload in zip(fronts, payloads, strict=True))
+    assert b"".join(codec.buffers(b"".join(fronts), payloads)) == records
+
+
+def test_small_records_of_one_size_come_in_one_piece() -> None:
+    pytest.importorskip("numpy", reason="without it they come in pieces")
+    payloads = [b"x" * 100] * codec.MANY
+    assert len(codec.buffers(b"".join(one_by_one(0, -1, 0, payloads)), payloads)) == 1

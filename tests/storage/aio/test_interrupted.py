@@ -1,0 +1,77 @@
+"""A Ctrl-C on a loop that leads turns: no id is passed over, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from itertools import count
+
+import pytest
+from awaited import PATIENCE_S, AwaitedSite, passes
+from ctrl_c import interrupted
+from stepped import payloads
+
+from storage import StoreFailed, commit, tail, turnstile
+from storage.aio import AsyncStore, ledger, turns
+
+
+class Loop:
+    """A store on a loop that may be interrupted, and then goes on."""
+
+    def __init__(self, site: AwaitedSite) -> None:
+        self._runner = asyncio.Runner()
+        self._store = self._runner.run(self._opened(site))
+        self._adds: list[asyncio.Task[int]] = []
+
+    @staticmethod
+    async def _opened(site: AwaitedSite) -> AsyncStore:
+        store = AsyncStore(site.open())
+        store.blocking.ledger(1).append(b"zero")
+        return store
+
+    def add(self, *texts: bytes) -> None:
+        """Returns when all of them are answered."""
+        self._runner.get_loop().run_until_complete(self._add(*texts))
+
+    async def _add(self, *texts: bytes) -> None:
+        one = self._store.ledger(1)
+        adds = [asyncio.create_task(one.append(text)) for text in texts]
+        self._adds += adds
+        done, _ = await asyncio.wait(adds, timeout=PATIENCE_S)
+        assert len(done) == len(adds), "an add was never answered"
+
+    def close(self) -> None:
+        self._runner.run(self._close())
+        self._runner.close()
+
+    async def _close(self) -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await passes(3)
+        for add in self._adds:
+            if add.done() and not add.cancelled() and add.exception() is not None:
+                assert isinstance(add.exception(), StoreFailed | KeyboardInterrupt)
+        self._store._home.turns.stop()
+        self._store._home._threads.stop()
+
+
+@pytest.mark.parametrize("texts", [(b"one",), (b"one", b"one")], ids=["one", "two"])
+def test_a_ctrl_c_anywhere_in_an_add_leaves_no_gap_and_the_next_one_a_way_through(
+    texts: tuple[bytes, ...],
+) -> None:
+    for number in count(1):
+        site = AwaitedSite()
+        loop = Loop(site)
+        add = partial(loop.add, *texts)
+        was_interrupted = interrupted(add, number, commit, tail, turnstile, turns, ledger)
+        with suppress(StoreFailed):
+            loop.add(b"two")
+        loop.close()
+        found = payloads(site.after_kill(), 1)
+        assert found[0] == b"zero", f"interrupted at place {number}"
+        assert set(found[1:]) <= {b"one", b"two"}, f"interrupted at place {number}"
+        if not was_interrupted:
+            assert found == [b"zero", *texts, b"two"]
+            break
+    assert number > 40

@@ -1,0 +1,114 @@
+"""When there is no room, or a ledger is being deleted: adds wait, and the loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from awaited import AwaitedSite, passes, run, until
+from stepped import SMALL
+
+from storage import NoSuchEntry, Overloaded, StoreClosed, StoreFailed
+from storage.warden import deletion_of
+
+BLOCK = bytes(50_000)
+PATIENT = replace(SMALL, throttle_timeout_s=60.0)
+
+
+def test_with_both_tables_full_an_add_waits_for_a_checkpoint_and_the_loop_goes_on() -> None:
+    site = AwaitedSite(PATIENT)
+
+    async def main() -> None:
+        async with site.awaited() as store:
+            ledger = store.ledger(1)
+            adds = [asyncio.create_task(ledger.append(BLOCK)) for _ in range(18)]
+            await until(lambda: sum(add.done() for add in adds) >= 8)
+            await passes(50)
+            waiting = [add for add in adds if not add.done()]
+            assert waiting
+            # One that is cancelled has put nothing in, and keeps nobody from getting room.
+            waiting.pop(0).cancel()
+            site.checkpoint(store.blocking)
+            ids = [await add for add in waiting]
+            assert ids == sorted(ids)
+            assert await ledger.entry_ids() == [range(18)]
+            assert not store._home.news._waiting
+
+    run(main())
+
+
+def test_without_room_in_time_it_is_overloaded() -> None:
+    site = AwaitedSite(replace(SMALL, throttle_timeout_s=0.0))
+
+    async def main() -> None:
+        async with site.awaited() as store:
+            ledger = store.ledger(1)
+            adds = [asyncio.create_task(ledger.append(BLOCK)) for _ in range(20)]
+            done = await asyncio.gather(*adds, return_exceptions=True)
+            taken = [one for one in done if isinstance(one, int)]
+            assert taken == [*range(1, len(taken) + 1)]
+            assert {type(one) for one in done[len(taken) :]} == {Overloaded}
+            site.checkpoint(store.blocking)
+            assert await ledger.append(BLOCK) == len(taken) + 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["failure", "close"])
+def test_who_waits_for_room_hears_that_the_store_has_ended(end: str) -> None:
+    site = AwaitedSite(PATIENT)
+
+    async def main() -> None:
+        async with site.awaited() as store:
+            adds = [asyncio.create_task(store.ledger(1).append(BLOCK)) for _ in range(18)]
+            await until(lambda: sum(add.done() for add in adds) >= 8)
+            await passes(50)
+            waiting = [add for add in adds if not add.done()]
+            assert waiting
+            if end == "failure":
+                store.blocking._fail(OSError("a worker has died"))
+            else:
+                await store.close()
+            told = await asyncio.gather(*waiting, return_exceptions=True)
+            assert {type(one) for one in told} == {StoreFailed if end == "failure" else StoreClosed}
+
+    run(main())
+
+
+def test_an_add_to_a_ledger_that_is_being_deleted_waits_and_makes_a_new_one() -> None:
+    site = AwaitedSite()
+
+    async def main() -> None:
+        async with site.awaited() as store:
+            ledger, turnstile = store.ledger(1), store.blocking._committer.turnstile
+            await ledger.append(b"one")
+            taken = turnstile.begin()
+            assert taken is not None
+            deleting = asyncio.create_task(ledger.delete())
+            await until(lambda: bool(turnstile.open.load.deletions))
+            adds = [asyncio.create_task(ledger.append(b"again")) for _ in range(3)]
+            beside = asyncio.create_task(store.ledger(2).append(b"beside"))
+            await passes(20)
+            assert not any(task.done() for task in [deleting, *adds, beside])
+            turnstile.end(taken)
+            assert await asyncio.gather(deleting, beside, *adds) == [None, 0, 0, 1, 2]
+            with pytest.raises(NoSuchEntry):
+                await ledger.read(3)
+
+    run(main())
+
+
+def test_a_delete_whose_caller_was_interrupted_is_led_by_who_waits_for_it() -> None:
+    site = AwaitedSite()
+
+    async def main() -> None:
+        async with site.awaited() as store:
+            committer, tail = store.blocking._committer, store.blocking._parts.tails.of(1)
+            # As a Ctrl-C would leave it: the deletion is in the open turn, and nobody leads.
+            entered = committer.enter_deletion(tail, lambda: deletion_of(tail, None))
+            assert entered is not None
+            entered[1].waiting -= 1
+            assert await store.ledger(1).append(b"a new ledger") == 0
+
+    run(main())

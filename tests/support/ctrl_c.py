@@ -1,0 +1,50 @@
+"""A Ctrl-C wherever one can strike: behind every call, and where a function begins or goes on."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType, ModuleType
+
+
+@cache
+def interruptible(code: CodeType) -> frozenset[int]:
+    """Where the interpreter looks for signals: as a function begins, and behind each call."""
+    plain = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
+    begins = {one.offset for one in plain if one.opname == "RESUME"}
+    behind = {after.offset for one, after in pairwise(plain) if one.opname == "CALL"}
+    return frozenset(begins | behind)
+
+
+def interrupted(act: Callable[[], object], number: int, *modules: ModuleType) -> bool:
+    """Does it with a Ctrl-C at that place of the modules' code; whether there was one."""
+    places, files = 0, {one.__file__ for one in modules}
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal places
+        if frame.f_code.co_filename not in files:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti in interruptible(frame.f_code):
+            places += 1
+            if places == number:
+                sys.settrace(None)
+                frame.f_trace = None
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
