@@ -302,7 +302,7 @@ class Committer:
             load.decided.append(tail)
 
     def _lets_in(self, tail: Tail) -> bool:
-        """Whether it takes something for the ledger now: there is room, and nobody holds it. Needs the lock."""
+        """Whether it takes something for the ledger now: there is room, nobody holds it. Needs the lock."""
         load, tables = self.turnstile.open.load, self._slot.tables
         if not self._latch.is_open or load.refused is not None:
             self._check_open()
@@ -368,8 +368,8 @@ class Committer:
     def _go_alone(self, tail: Tail, access: Access, payloads: Sequence[bytes]) -> Run | None:
         """The run, durable, if nobody else adds just now; otherwise `None`, and nothing has happened.
 
-        What is spared is all that many callers need to share a turn. It is worth an order of its own: behind a
-        sync every line of code comes from far away, and that is most of what an add costs beside it.
+        What is spared is all that many callers need to share a turn. It is worth an order of its own: behind
+        a sync every line of code comes from far away, and that is most of what an add costs beside it.
         """
         turnstile = self.turnstile
         run: Run | None = None
@@ -455,8 +455,7 @@ class Committer:
     def stages(self, load: Load) -> Iterator[None]:
         """One turn in its order, stopping wherever another thread could come in between."""
         try:
-            if self._latch.failure is not None:
-                raise self._latch.failure  # itself: for who would write, not for who asks
+            _raise_if(self._latch.failure)  # itself: for who would write, not for who asks
             full = load.refused
             try:
                 if load.decided and not full:
@@ -478,8 +477,7 @@ class Committer:
                 self._sync(unsure)
             if load.wants_freeze or self._slot.tables.active.size >= self._limits.memtable_size_max:
                 self._freeze()
-            if full is not None:
-                raise full
+            _raise_if(full)
         except BaseException as error:
             self._fail(load, error)
             raise
@@ -615,6 +613,11 @@ class Committer:
     def begin(self) -> Turn[Load] | None:
         """Takes the open turn, to be played stage by stage; `None` while another is under way."""
         return self.turnstile.begin()
+
+
+def _raise_if(error: BaseException | None) -> None:
+    if error is not None:
+        raise error
 
 
 def _nobody() -> None:

@@ -38,7 +38,7 @@ HEAD_FRONT_SIZE = LENGTH_SIZE + entry_codec.HEAD.size
 """The smallest front, where nothing protects the payload: no record is shorter."""
 
 MANY = 128
-"""From so many on fronts are quicker made all at once; of fewer the calls to numpy cost more than they spare."""
+"""From so many on fronts are quicker made all at once; of fewer, calls to numpy cost more than they spare."""
 
 _SMALL = 512
 """Payloads up to here are copied once more rather than handled one by one."""
@@ -64,7 +64,7 @@ class Kernel(Protocol):
 
 @cache
 def many_at_once() -> Kernel | None:
-    """What encodes `MANY` fronts or more, if there is numpy, which the first call loads: a tenth of a second."""
+    """What encodes `MANY` fronts or more, if there is numpy. The first call loads it: a tenth of a second."""
     if find_spec("numpy") is None:
         return None
     module: Kernel = import_module("storage.codec.fronts_numpy")

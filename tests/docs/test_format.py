@@ -338,6 +338,11 @@ class MemoryFile:
     def read(self, offset: int, size: int) -> bytes:
         return self._data[offset : offset + size]
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self.read(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def close(self) -> None: ...
 
     def __enter__(self) -> MemoryFile:

@@ -64,6 +64,11 @@ class WatchedFile:
         self._looked()
         return self._file.read(offset, size)
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self.read(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def close(self) -> None:
         self._file.close()
 

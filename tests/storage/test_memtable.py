@@ -32,7 +32,7 @@ from storage.position import START, JournalPosition, LogPosition
 from storage.row import LedgerRow, Tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     from _typeshed import TraceFunction
@@ -64,7 +64,7 @@ def table_of(*entry_ids: int, ledger_id: int = 1) -> Memtable:
     return table
 
 
-def shape(table: Memtable, ledger_id: int = 1) -> list[list[int] | range]:
+def shape(table: Memtable, ledger_id: int = 1) -> list[Sequence[int]]:
     """The ids of each run: a range where the table holds a list, a list where it holds strays."""
     return [ids for ids, _ in table.runs(ledger_id)]
 

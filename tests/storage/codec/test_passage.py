@@ -64,7 +64,7 @@ class Block:
 
     def taken(self, kernel: Kernel, wanted: Wanted) -> Told:
         # What an earlier block has left in front and behind.
-        block = bytearray(b"\xa5" * LEAD + self.data + b"\x5a" * (SLACK + 50))
+        block = bytearray(b"\xa5" * LEAD + self.data + b"\x5a" * SLACK)
         count, heads, payloads = kernel.of_block(block, self.starts, len(self.data), wanted)
         return count, list(heads), list(chain.from_iterable(payloads))
 
@@ -215,6 +215,10 @@ def test_records_without_room_for_a_front_end_it(kernel: Kernel, kind: DigestTyp
     block.starts.append(len(block.data))
     block.data += bytes(room)
     assert block.taken(kernel, wanted_of(digest)) == told(entries)
+    block.starts = list(range(0, 40 * room, room))
+    block.data = block.data[: 40 * room]
+    assert block.taken(kernel, wanted_of(digest)) == told([])
+    block = Block([record(one, digest) for one in entries])
     block.starts.insert(21, block.starts[20] + room)
     assert block.taken(kernel, wanted_of(digest)) == told(entries[:20])
 
