@@ -98,6 +98,8 @@ def _scattered(block: bytearray, begins: Numbers, rooms: Numbers, wanted: Wanted
     """Those before the first that is wrong, be they of many sizes, and with something else between them."""
     kind, front = wanted.digester.digest_type, front_size(wanted.digester.digest_type)
     begins = begins[: _until_false(rooms >= front)]
+    if not len(begins):
+        return 0, (), ()
     fronts = Fronts(Scattered(np.frombuffer(block, dtype=np.uint8), begins), kind)
     heads, sizes = fronts.heads, fronts.lengths + np.int64(LENGTH_SIZE)
     rooms = rooms[: len(begins)]

@@ -698,7 +698,7 @@ PLANTED = (
         "unreadable-is-called-missing",
         "missing and unreadable are never the same",
         "storage/reading.py",
-        '            raise _unreadable(ledger_id, entry_id, location, "no record stands there")\n',
+        '            raise _unreadable(ledger_id, entry_id, packed, "no record stands there")\n',
         "            return None  # type: ignore[return-value]\n",
         "tests/storage/test_store_rot.py",
         "tests/storage/test_failures.py",

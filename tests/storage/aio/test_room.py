@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from awaited import AwaitedSite, passes, run, until
@@ -12,8 +13,18 @@ from stepped import SMALL
 from storage import NoSuchEntry, Overloaded, StoreClosed, StoreFailed
 from storage.warden import deletion_of
 
+if TYPE_CHECKING:
+    from storage.aio import AsyncStore
+
 BLOCK = bytes(50_000)
 PATIENT = replace(SMALL, throttle_timeout_s=60.0)
+
+
+async def waiting_for_room(store: AsyncStore, adds: list[asyncio.Task[int]]) -> list[asyncio.Task[int]]:
+    """Those that are, when all others are done."""
+    waiting = store._home.news._waiting
+    await until(lambda: bool(waiting) and len(waiting) == sum(not add.done() for add in adds))
+    return [add for add in adds if not add.done()]
 
 
 def test_with_both_tables_full_an_add_waits_for_a_checkpoint_and_the_loop_goes_on() -> None:
@@ -23,10 +34,7 @@ def test_with_both_tables_full_an_add_waits_for_a_checkpoint_and_the_loop_goes_o
         async with site.awaited() as store:
             ledger = store.ledger(1)
             adds = [asyncio.create_task(ledger.append(BLOCK)) for _ in range(18)]
-            await until(lambda: sum(add.done() for add in adds) >= 8)
-            await passes(50)
-            waiting = [add for add in adds if not add.done()]
-            assert waiting
+            waiting = await waiting_for_room(store, adds)
             # One that is cancelled has put nothing in, and keeps nobody from getting room.
             waiting.pop(0).cancel()
             site.checkpoint(store.blocking)
@@ -62,10 +70,7 @@ def test_who_waits_for_room_hears_that_the_store_has_ended(end: str) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             adds = [asyncio.create_task(store.ledger(1).append(BLOCK)) for _ in range(18)]
-            await until(lambda: sum(add.done() for add in adds) >= 8)
-            await passes(50)
-            waiting = [add for add in adds if not add.done()]
-            assert waiting
+            waiting = await waiting_for_room(store, adds)
             if end == "failure":
                 store.blocking._fail(OSError("a worker has died"))
             else:

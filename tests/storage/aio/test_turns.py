@@ -15,7 +15,7 @@ from stepped import payloads
 
 from recovery.crashlab import FailedSync, Refused, Verb, When
 from recovery.proving.crew import Crew
-from storage import DiskFull, Entry, LedgerFenced, StoreFailed, Unauthorized
+from storage import DigestType, DiskFull, Entry, LedgerFenced, StoreFailed, Unauthorized
 from storage.aio import AsyncStore
 from storage.aio.pace import INLINE_MAX_S, INLINE_SIZE_MAX
 from storage.errors import EntryTooLarge
@@ -360,6 +360,25 @@ def test_the_loop_goes_on_while_a_thread_leads_a_turn_of_its_own(site: AwaitedSi
     run(main())
 
 
+def test_what_was_asked_for_while_a_thread_led_is_done_though_nobody_waits_for_it(site: AwaitedSite) -> None:
+    async def main() -> None:
+        async with site.awaited() as store:
+            journal, ledger = site.awaited_journal(), store.ledger(1)
+            journal.hold()
+            with ThreadPoolExecutor(1) as pool:
+                thread = pool.submit(store.blocking.ledger(1).append, b"of a thread")
+                await until(lambda: bool(journal.syncs))
+                [add] = append_all(ledger, 2)
+                asyncio.get_running_loop().call_soon(add.cancel)
+                await asyncio.wait([add])
+                assert add.cancelled()
+                journal.let_go()
+                assert thread.result(10) == 1
+            await until(lambda: store.blocking.ledger(1).last_entry_id == 2)
+
+    run(main())
+
+
 def test_threads_and_coroutines_that_add_at_once_get_each_id_once(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
@@ -575,15 +594,17 @@ def runs_of(store: AsyncStore) -> list[tuple[int, int, int]]:
     return runs
 
 
-def test_what_goes_to_one_ledger_in_one_pass_is_one_run(site: AwaitedSite) -> None:
+@pytest.mark.parametrize("password", [b"", b"secret"])
+def test_what_goes_to_one_ledger_in_one_pass_is_one_run(site: AwaitedSite, password: bytes) -> None:
     async def main() -> None:
         async with site.awaited() as store:
-            await store.ledger(2).append(b"zero")
+            await asyncio.gather(*(store.ledger(one, password=password).append(b"zero") for one in (2, 3)))
             runs = runs_of(store)
             # Each of them a ledger object of its own.
-            adds = [store.ledger(1 + number % 2).append(text(number)) for number in range(10)]
+            ledgers = [store.ledger(2 + number % 2, password=password) for number in range(10)]
+            adds = [one.append(b"x") for one in ledgers]
             assert await asyncio.gather(*adds) == [1 + number // 2 for number in range(10)]
-            assert runs == [(1, 1, 5), (2, 1, 5)]
+            assert runs == [(2, 1, 5), (3, 1, 5)]
 
     run(main())
 
@@ -619,6 +640,27 @@ def test_a_run_is_no_larger_than_a_group_and_has_no_more_entries_than_are_framed
             ids = await asyncio.gather(*(ledger.append(bytes(size)) for _ in range(count)))
             assert ids == list(range(1, count + 1))
             assert [last - first + 1 for _, first, last in found] == runs
+
+    run(main())
+
+
+def test_no_run_is_split_so_that_each_can_be_told_of_its_own_entry() -> None:
+    site = AwaitedSite(replace(LARGE_JOURNAL, group_size_max=4096))
+
+    async def main() -> None:
+        async with site.awaited() as store:
+            committer = store.blocking._committer
+            insert, split = committer._insert, []
+
+            def noted(step: Step) -> None:
+                split.extend(run for run in step.runs if run.whole is not None)
+                insert(step)
+
+            committer._insert = noted  # type: ignore[method-assign]
+            ledger = store.ledger(1, DigestType.CRC32C)
+            ids = await asyncio.gather(*(ledger.append(bytes(size)) for size in range(200)))
+            assert ids == list(range(1, 201))
+            assert split == []
 
     run(main())
 
