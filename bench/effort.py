@@ -38,7 +38,7 @@ class Effort:
     replayed_for_memory: int = 1024 * _MIB
     filled: int = 2000
     """Entries of each of a hundred ledgers that are read."""
-    read: int = 200_000
+    read: int = 50_000
     """How many are read one by one in a round."""
     newest: int = 100_000
     """How often a newest entry is read in a round."""

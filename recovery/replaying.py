@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from recovery.journal_facts import larger_lac
@@ -90,9 +91,10 @@ class Replaying:
     def _wait_in(self, journals: Sequence[ProvenJournal]) -> None:
         """What these journals hold is the frozen table, with what the active one knows of ledgers."""
         slot = self._parts.slot
+        # Each record once: every journal says the keys of its ledgers again.
+        for record in dict.fromkeys(chain.from_iterable(one.special for one in journals)):
+            self._hear(record, slot.tables.active)
         for one in journals:
-            for record in one.special:
-                self._hear(record, slot.tables.active)
             self.records += one.records
             self.size += one.size
             self._tell()

@@ -268,7 +268,7 @@ class StoreMachine(RuleBasedStateMachine):
     def _is_full(self) -> bool:
         tables, waiting = self._store._parts.slot.tables, self._store._committer.turnstile.open.load.size
         used = waiting if tables.frozen is None else waiting + tables.active.size
-        return used >= self.shape.config.memtable_size_max
+        return used >= self._store._parts.config.memtable_size_max
 
     def _refused(self, run: Run) -> None:
         """Only groups in front of the one that found no space may have been kept."""

@@ -1,26 +1,35 @@
 """Where turns are led: on the loop while the disk is quick, in a thread while it is slow.
 
 Handing a turn to a thread and hearing of it again costs as much as a sync of a good disk. So the loop leads
-itself, until its turns take too long on average; then a thread does, and the loop goes on meanwhile.
+itself, until it waits too long for them on average; then a thread does, and the loop goes on meanwhile.
 
-How long a turn takes in a thread says little: whoever runs Python then keeps the interpreter from it for up
-to a switch interval. So after a number of turns that may have been quick the loop tries again, and if it was
-wrong, waits twice as long before the next time. While a disk is stuck there is no trying.
+Only the time counts in which nothing is computed: what a turn computes keeps the interpreter from the loop
+wherever it is done. How long a turn waits in a thread says little: whoever runs Python then keeps the
+interpreter from it for up to a switch interval. So after a number of turns that may have been quick the loop
+tries again, and if it was wrong, waits twice as long before the next time. While a disk is stuck there is no
+trying.
 """
 
 from __future__ import annotations
 
 import sys
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 INLINE_MAX_S = 0.001
-"""What a turn on the loop may take on average. Everything else on the loop waits as long."""
+"""How long the loop may wait for a turn on average. Everything else on the loop waits as long."""
 
 INLINE_SIZE_MAX = 1 << 20
 """Bytes that a turn on the loop may have: about as many as take that time, however quick the disk."""
+
+
+def waited_s() -> float:
+    """Seconds in which this thread has not computed anything, since some moment."""
+    return perf_counter() - thread_time()
+
 
 _SHARE = 1 / 8
 """What one turn counts in the average: a single slow one is not a slow disk."""
@@ -44,7 +53,7 @@ class Pace:
         return not self._away
 
     def led_on_loop(self, seconds: float) -> None:
-        """Notes how long a turn took."""
+        """Notes how long the loop has waited for a turn."""
         self._mean_s += (seconds - self._mean_s) * _SHARE
         if self._mean_s > INLINE_MAX_S:
             self._away, self._absence = self._absence, min(2 * self._absence, _ABSENCE_MAX)

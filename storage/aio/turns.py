@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from time import perf_counter
 from types import coroutine
 from typing import TYPE_CHECKING
 
 from storage.aio.batch import Batch, Group
-from storage.aio.pace import INLINE_SIZE_MAX, Pace
+from storage.aio.pace import INLINE_SIZE_MAX, Pace, waited_s
 from storage.errors import Overloaded
 
 if TYPE_CHECKING:
@@ -155,9 +154,9 @@ class Turns:
         if not self._is_quick(load):
             self._hand_over(group)
             return
-        started = perf_counter()
+        started = waited_s()
         if self._turnstile.lead_if_free():
-            self._pace.led_on_loop(perf_counter() - started)
+            self._pace.led_on_loop(waited_s() - started)
         else:
             # A thread of ours waits where the loop must not, and leads if that falls to it.
             self._hand_over(group)
@@ -175,9 +174,9 @@ class Turns:
             group.is_handed_over = True
 
     def _lead_in_thread(self) -> Pause:
-        started = perf_counter()
+        started = waited_s()
         self._turnstile.flush()
-        self._pace.led_in_thread(perf_counter() - started)
+        self._pace.led_in_thread(waited_s() - started)
         return None
 
     def _hear(self, group: Group, error: BaseException | None) -> None:

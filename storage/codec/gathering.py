@@ -33,8 +33,8 @@ _WORD = 4
 _LAST = _PREFIX.size // _WORD - 1
 _CYCLE = 256
 _COUNTING = bytes(range(_CYCLE))
-_MANY = 16
-"""From so many on it is faster to compare than to count."""
+_MANY = 64
+"""Of more than these it is faster to compare than to count."""
 
 Taken = tuple[int, int, int, bytes]
 """Ledger, first id, the id behind the last one, and the stretch as it is kept."""
@@ -152,11 +152,13 @@ def _even(block: memoryview, start: int, length: int, ledger_id: int, entry_id: 
     """How many records of this length go on from `start` on, where the last one ends, and what each takes."""
     stride = LENGTH_WORD_SIZE + length
     limit = min(len(block), start + max(stride, stretch.SIZE_MAX))
-    most = (limit - start) // stride
-    if stride % _WORD or most < _MANY:
-        number = _counted(block[start : start + most * stride], length, ledger_id, entry_id)
-    else:
+    most, far = (limit - start) // stride, start + _MANY * stride
+    # One look ahead: if it goes on there, it goes on in between, most likely.
+    goes_on = most > _MANY and _PREFIX.unpack_from(block, far) == (length, ledger_id, entry_id + _MANY)
+    if goes_on and stride % _WORD == 0:
         number = _compared(block, start, stride, min(most, _CYCLE - entry_id % _CYCLE))
+    else:
+        number = _counted(block[start : start + most * stride], length, ledger_id, entry_id)
     return number, start + number * stride, stride
 
 

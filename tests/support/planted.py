@@ -335,12 +335,17 @@ PLANTED = (
         "            yield Replayed(reader.journal_id, living, position <= self.durable_up_to)\n",
         "            yield Replayed(reader.journal_id, living, True)\n",
     ),
-    _one(
+    Planted(
         "what-waits-counts-as-durable",
-        "of what waits in the journals too only what a seal vouches for is durable",
-        "recovery/proven.py",
-        "return min(one.end, durable_up_to.offset) if",
-        "return one.end if",
+        "of what is left in the journals too only what a seal vouches for is durable",
+        (
+            Change("recovery/proven.py", "return min(one.end, durable_up_to.offset) if", "return one.end if"),
+            Change(
+                "recovery/replaying.py",
+                "        return self._replay.durable_up_to\n",
+                "        return journals[-1].end if journals else self._replay.durable_up_to\n",
+            ),
+        ),
     ),
     _one(
         "what-waits-is-written-down-unseen",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from storage.aio.pace import INLINE_MAX_S, Pace
+from typing import TYPE_CHECKING
+
+from storage.aio.pace import INLINE_MAX_S, Pace, waited_s
+
+if TYPE_CHECKING:
+    import pytest
 
 SWITCH_S = 0.005
 SLOW_S = 5 * INLINE_MAX_S
@@ -28,6 +33,12 @@ def turns_until_back(pace: Pace, seconds: float) -> int:
             return turns
         pace.led_in_thread(seconds)
     return 5000
+
+
+def test_what_is_computed_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.aio.pace.perf_counter", lambda: 17.0)
+    monkeypatch.setattr("storage.aio.pace.thread_time", lambda: 5.0)
+    assert waited_s() == 12.0
 
 
 def test_a_single_slow_turn_is_no_slow_disk() -> None:

@@ -52,7 +52,7 @@ def site() -> AwaitedSite:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """It stands still, unless a test says otherwise: how busy the machine is decides nothing."""
     clock = Clock()
-    monkeypatch.setattr("storage.aio.turns.perf_counter", clock)
+    monkeypatch.setattr("storage.aio.turns.waited_s", clock)
     return clock
 
 
@@ -650,10 +650,11 @@ def test_no_run_is_split_so_that_each_can_be_told_of_its_own_entry() -> None:
     async def main() -> None:
         async with site.awaited() as store:
             committer = store.blocking._committer
-            insert, split = committer._insert, []
+            insert = committer._insert
+            split: list[tuple[int, int]] = []
 
             def noted(step: Step) -> None:
-                split.extend(run for run in step.runs if run.whole is not None)
+                split.extend((run.first_id, run.last_id) for run in step.runs if run.whole is not None)
                 insert(step)
 
             committer._insert = noted  # type: ignore[method-assign]
