@@ -873,7 +873,7 @@ def test_what_is_not_of_the_run_or_not_right_is_not_read_quickly() -> None:
     assert entries.read_last is None
 
 
-@pytest.mark.parametrize("digest_type", set(DigestType) - {DigestType.CRC32C})
+@pytest.mark.parametrize("digest_type", [one for one in DigestType if one is not DigestType.CRC32C])
 def test_what_another_digest_protects_is_not_read_quickly(digest_type: DigestType) -> None:
     digest = digester(digest_type, b"pw")
     front = bytes(record_codec.encode_front_with(digest, 1, 0, -1, 4, b"text"))
