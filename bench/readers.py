@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     """Ledger and entry."""
     _Get = Callable[[bytes], bytes]
 
+NEWEST = 16
+"""Of so many ledgers the newest entry is read, in turn."""
 _AMPLE_S = 600.0
 _US = 1e6
 _AHEAD = 1 << 20
@@ -42,7 +44,7 @@ class Reader(Adder):
     """What reading in turns has in common. `entries`: how many each ledger was filled with."""
 
     _newer = 0
-    """How many each ledger has been given since."""
+    """How many those ledgers of which the newest is read have been given since."""
 
     def fill(self, entries: int) -> None:
         """In batches that go to each ledger in turn."""
@@ -55,10 +57,10 @@ class Reader(Adder):
         return self._get([self._name(index) for index in chosen])
 
     def newest(self, entries: int, count: int) -> Figures:
-        """The newest entry of each ledger, added just now: one ledger after the other, again and again."""
+        """The newest entries of some ledgers, added just now: one after the other, again and again."""
         first = (entries + self._newer) * self.work.ledgers
         self._newer += 1
-        names = [self._name(index) for index in range(first, first + self.work.ledgers)]
+        names = [self._name(index) for index in range(first, first + min(NEWEST, self.work.ledgers))]
         for name in names:
             self.append(name, self.work.payloads()[0])
         return self._get(names * -(-count // len(names)))

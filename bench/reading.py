@@ -14,6 +14,7 @@ import peers
 import raw_scan
 from contest import Scenario
 from player import Contender
+from readers import NEWEST
 from result import Bar, Figure, Sense
 from work import Work
 
@@ -107,11 +108,11 @@ def _in_order_small(effort: Effort) -> Scenario:
 
 
 def _newest(effort: Effort) -> Scenario:
-    """Each ledger has one that was added just now: the same hundred are read in turn, again and again."""
+    """Each has been added just now. The same few are read in turn, again and again."""
     return replace(
         _row(effort, _KIB, partial(_read_newest, effort=effort)),
         name="read-newest",
-        title="read of the newest entry, of 100 ledgers in turn",
+        title=f"read of the newest entry, {NEWEST} ledgers in turn",
         bars=(
             Bar(label="µs a call", figure=US, floor=1, aim=0.5),
             Bar(label="÷ best peer", against=tuple(PEERS), floor=1.5, aim=3),

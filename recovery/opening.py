@@ -10,7 +10,8 @@ import secrets
 import time
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from recovery.torn import save_torn_tails
 from storage import filenames, forks
 from storage.checkpoint import Checkpointer
 from storage.commit import Committer, Limits
-from storage.config import StoreConfig
+from storage.config import ReadMode, StoreConfig
 from storage.entry_logs import EntryLogs
 from storage.journals import Journals, JournalShape, journal_ids
 from storage.lastmark import LastMark, newest_named
@@ -31,6 +32,7 @@ from storage.latch import Latch
 from storage.lmdb_index import LmdbPlace
 from storage.location_cache import LocationCache
 from storage.log_shelf import LogShelf
+from storage.mapped_file import open_mapped
 from storage.memtable import Memtable, Slot, Tables
 from storage.parts import Parts
 from storage.posix_files import PosixDirectory
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
     from recovery.indexing import Foundation
     from storage.codec.mark import Mark
-    from storage.files import Directory, Lock
+    from storage.files import Directory, Lock, ReadFile
     from storage.index import Index, IndexPlace
     from storage.position import JournalPosition
     from storage.row import LedgerRow
@@ -75,6 +77,8 @@ class Surroundings:
     new_salt: Callable[[], int] = lambda: secrets.randbits(64)
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex
     clock: Callable[[], float] = time.monotonic
+    open_log: Callable[[Directory, str], ReadFile] = lambda directory, name: directory.open(name)
+    """How the entry log of that name is opened for reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +111,17 @@ def open_store(
     root.make()
     layout = Layout(root)
     place = LmdbPlace(layout.ledgers, Path(layout.ledgers.path), config.index_size_max)
-    opening = Opening(layout, place, config, Surroundings(ThreadWorker), progress, parent)
+    surroundings = Surroundings(ThreadWorker)
+    if config.read_mode is ReadMode.MMAP:
+        surroundings = replace(surroundings, open_log=_open_mapped)
+    opening = Opening(layout, place, config, surroundings, progress, parent)
     store = opening.run()
     forks.watch(store)
     return store
+
+
+def _open_mapped(directory: Directory, name: str) -> ReadFile:
+    return open_mapped(f"{directory.path}/{name}")
 
 
 class Opening:
@@ -219,7 +230,7 @@ class Opening:
             last_mark.announcing,
         )
         cache = LocationCache(index, config.index_cache_size_max)
-        shelf = LogShelf(layout.ledgers)
+        shelf = LogShelf(partial(surroundings.open_log, layout.ledgers))
         reading = Reading(slot, index, cache, shelf)
         registry = Registry(foundation.rows, index, cache, slot, surroundings.new_lock)
         tails = Tails(lambda ledger_id: reading.end(ledger_id, registry.digester(ledger_id)), registry.of)

@@ -266,7 +266,7 @@ class Viewing:
     ) -> View:
         slot = Slot(Tables(journaled.table))
         cache = LocationCache(index, 0)
-        shelf = LogShelf(self._layout.ledgers)
+        shelf = LogShelf(self._layout.ledgers.open)
         registry = Registry(LedgerRows(self._layout.ledgers, rows, 0), index, cache, slot, new_lock)
         for record in journaled.said:
             if (revise := revision(record)) is not None:

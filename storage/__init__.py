@@ -7,8 +7,8 @@ Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps 
     codec/     bytes to words and back, pure; one module for each format
     ports      files, index: what we ask of the outside, with the durability of each verb;
                worker, turnstile: the only threads
-    adapters   posix_files: the disk of a POSIX system; lmdb_index, lmdb_environment, gate; forks;
-               page_sums, lmdb_walk: what LMDB's file is held against
+    adapters   posix_files, mapped_file: the disk of a POSIX system; lmdb_index, lmdb_environment, gate;
+               page_sums, lmdb_walk: what LMDB's file is held against; forks
     tools      window, resync: walking along a file, and finding the next record when lost;
                log_ids, location_cache, log_shelf
     parts      one thing on disk or in memory each: journals, journal_writer, journal_reader and its scans;
@@ -21,7 +21,7 @@ It never looks at `recovery`.
 """
 
 from storage._version import __version__
-from storage.config import StoreConfig
+from storage.config import ReadMode, StoreConfig
 from storage.entry import DigestType, Entry
 from storage.errors import (
     AnswerUnknown,
@@ -87,6 +87,7 @@ __all__ = [
     "OpenReport",
     "OtherLoop",
     "Overloaded",
+    "ReadMode",
     "ReplayProgress",
     "StoreClosed",
     "StoreConfig",

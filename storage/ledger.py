@@ -52,6 +52,7 @@ class Ledger:
         "_committer",
         "_is_plain",
         "_latch",
+        "_logged",
         "_notice_submit",
         "_parts",
         "_plain",
@@ -73,7 +74,7 @@ class Ledger:
         self._latch = parts.latch
         self._row = parts.registry.find
         self._slot = parts.slot
-        self._plain = parts.reading.plain
+        self._plain, self._logged = parts.reading.plain, parts.reading.logged
         self._is_plain = access.digest_type in (None, DigestType.CRC32C)
         """Whether its caller has asked for no other digest type than nearly every ledger has."""
         self._small = parts.config.entry_size_max - _OVERHEAD_MAX
@@ -225,14 +226,16 @@ class Ledger:
         """The entry, its digest verified. `NoSuchEntry` if there is none, `EntryUnreadable` if damaged."""
         # Nearly every read ends here; what is out of the ordinary is found out below.
         if self._is_plain and self._latch.gone is None:
-            entries = self._slot.tables.active.find(self.id)
+            tables = self._slot.tables
+            entries = tables.active.find(self.id)
             if entries is not None and not entries.strays:
                 last = entries.read_last
                 if last is not None and last.entry_id == entry_id:
                     return last
             row = self._row(self.id)
             if row is None or row.digest_type is _CRC32C_TYPE:
-                entry = self._plain(self.id, entry_id)
+                is_logged = entries is None and tables.frozen is None
+                entry = (self._logged if is_logged else self._plain)(self.id, entry_id)
                 if entry is not None:
                     return entry
         return self._read(entry_id)

@@ -8,19 +8,22 @@ from storage import filenames
 from storage.position import LENGTH_WORD_SIZE
 
 if TYPE_CHECKING:
-    from storage.files import Directory, ReadFile
+    from collections.abc import Callable
+
+    from storage.files import ReadFile
 
 OFFSET = 0xFFFF_FFFF
 """The part of a packed location that says where in its log the entry begins."""
 
-_OPEN_LOGS_MAX = 512
+_OPEN_LOGS_MAX = 384  # one that is mapped takes two descriptors, and a process may have 1024
 
 
 class LogShelf:
     """Entry logs open for reading. Threads may share them."""
 
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
+    def __init__(self, open_log: Callable[[str], ReadFile]) -> None:
+        """`open_log` opens the log of that name."""
+        self._open = open_log
         self._files: dict[int, ReadFile] = {}
         self.find = self._files.get
         """The log of that id, if it is open."""
@@ -31,7 +34,7 @@ class LogShelf:
         file = self._files.get(log_id)
         if file is not None:
             return file.read(offset, size)
-        file = self._directory.open(filenames.entry_log(log_id))
+        file = self._open(filenames.entry_log(log_id))
         if len(self._files) < _OPEN_LOGS_MAX and self._files.setdefault(log_id, file) is file:
             return file.read(offset, size)
         with file:

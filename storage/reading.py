@@ -60,6 +60,10 @@ class Reading:
                 entry = entries.plain(ledger_id, entry_id)
                 if entry is not None or entries.has(entry_id):
                     return entry
+        return self.logged(ledger_id, entry_id)
+
+    def logged(self, ledger_id: int, entry_id: int) -> Entry | None:
+        """The same of an entry that is in no table."""
         place, following = self._cache.known(ledger_id, entry_id)
         log = self._logs.find(place >> 32)
         if log is None or not place:

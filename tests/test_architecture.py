@@ -28,7 +28,16 @@ WORDS = {
     "row",
 }
 PORTS = {"files", "index", "turnstile", "worker"}
-ADAPTERS = {"forks", "gate", "lmdb_environment", "lmdb_index", "lmdb_walk", "page_sums", "posix_files"}
+ADAPTERS = {
+    "forks",
+    "gate",
+    "lmdb_environment",
+    "lmdb_index",
+    "lmdb_walk",
+    "mapped_file",
+    "page_sums",
+    "posix_files",
+}
 TOOLS = {"location_cache", "log_ids", "log_shelf", "resync", "window"}
 PARTS = {
     "backlog",
@@ -182,6 +191,7 @@ OWNERS = {
     "threading": {"storage/turnstile.py", "storage/worker.py"},
     "asyncio": {"storage/aio/"},
     "lmdb": {"storage/lmdb_environment.py"},
+    "mmap": {"storage/mapped_file.py"},
     "pyspark": set(),
 }
 IMPURE = {"os", "io", "pathlib", "threading", "lmdb", "time", "random", "socket", "subprocess"}

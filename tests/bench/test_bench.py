@@ -104,7 +104,9 @@ def test_a_row_that_does_not_exist_is_refused(place: Path, capsys: pytest.Captur
 
 def test_the_rows_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert store.main(["--list"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(store.scenarios(FULL))
+    assert len(capsys.readouterr().out.splitlines()) == len(
+        [*store.scenarios(FULL), *store.asked_scenarios(FULL)]
+    )
 
 
 def test_the_files_of_a_row_are_gone_before_the_next_one_begins(

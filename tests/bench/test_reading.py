@@ -96,7 +96,7 @@ def test_the_order_is_random_and_the_same_for_everybody(reader: Reader) -> None:
     assert chosen != sorted(chosen)  # type: ignore[type-var]
 
 
-def test_the_newest_entries_are_those_of_every_ledger_in_turn(reader: Reader) -> None:
+def test_the_newest_entries_are_those_of_the_ledgers_in_turn(reader: Reader) -> None:
     assert names_read(reader, READS["newest"]) == [(n, ENTRIES) for n in (1, 2, 3, 4)] * 25
     assert names_read(reader, READS["newest"]) == [(n, ENTRIES + 1) for n in (1, 2, 3, 4)] * 25
 

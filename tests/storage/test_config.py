@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from storage import StoreConfig, bookkeeper_conf, config
+from storage import ReadMode, StoreConfig, bookkeeper_conf, config
 from storage.bookkeeper_conf import BookkeeperConf
 from storage.codec import journal, seal
 from storage.codec.digest import master_key
@@ -87,6 +87,7 @@ def test_the_defaults_are_those_that_the_design_names() -> None:
         "entry_log_size_max": GIB,
         "index_size_max": 64 * GIB,
         "index_cache_size_max": 64 * MIB,
+        "read_mode": ReadMode.PREAD,
         "throttle_timeout_s": 10.0,
         "checkpoint_interval_s": 60.0,
         "idle_seal_s": 1.0,
@@ -126,6 +127,7 @@ REFUSED: list[tuple[str, Any]] = [
     *(("entry_size_max", 63), ("entry_size_max", RECORD_SIZE_MAX + 1)),
     *(("entry_log_size_max", 8191), ("entry_log_size_max", 2**31)),
     *(("journal_alignment", 1024), ("journal_alignment", 8192)),
+    *(("read_mode", value) for value in ("mmap", None, True)),
     *((name, 2**63) for name in ("memtable_size_max", "index_size_max", "index_cache_size_max")),
 ]
 
@@ -175,7 +177,7 @@ LARGEST_GROUPS = [
 @pytest.mark.parametrize("alignment", seal.ALIGNMENTS)
 @pytest.mark.parametrize(("sizes", "size"), LARGEST_GROUPS)
 def test_the_smallest_journal_has_room_for_the_largest_group(
-    sizes: dict[str, int], size: int, alignment: int
+    sizes: dict[str, Any], size: int, alignment: int
 ) -> None:
     # Whatever the natural padding is, by adding up to a whole unit.
     for more in range(0, alignment, 4):
@@ -188,7 +190,7 @@ def test_the_smallest_journal_has_room_for_the_largest_group(
         assert seal.first_group_start(alignment) + estimate <= least
 
 
-def smallest_journal(sizes: dict[str, int], alignment: int) -> int:
+def smallest_journal(sizes: dict[str, Any], alignment: int) -> int:
     with pytest.raises(InvalidConfig) as refused:
         StoreConfig(journal_size=1, journal_alignment=alignment, **sizes)
     least = int(refused.value.reason.split()[-3])

@@ -454,7 +454,7 @@ def test_the_system_too_refuses_a_spoiled_log(tmp_path: Path, monkeypatch: pytes
     writer = EntryLogWriter.create(PosixDirectory(tmp_path), LOG, ORIGIN)
     file = writer._file
     with monkeypatch.context() as failing:
-        failing.setattr("storage.posix_files._sync", lambda *_: (tmp_path / "nothing").stat())
+        failing.setattr("storage.posix_files._sync_data", lambda *_: (tmp_path / "nothing").stat())
         with pytest.raises(FileNotFoundError):
             writer.sync()
     with pytest.raises(OSError, match="file descriptor"):

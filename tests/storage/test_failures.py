@@ -514,10 +514,11 @@ def test_a_read_error_in_the_middle_comes_at_its_place(monkeypatch: pytest.Monke
     site, _ = opened(*TEXTS)
     ledger = site.after_kill().ledger(1)
     found = ledger.entries()
-    site.disk.plant(Refused(on(Verb.READ, "0.log", nth=2, lasting=FOREVER)))
-    assert next(found).payload == TEXTS[0]
-    with pytest.raises(EntryUnreadable):
+    site.disk.plant(Refused(on(Verb.READ, "0.log", nth=3, lasting=FOREVER)))
+    assert next(found).payload == TEXTS[0]  # in two reads: its beginning tells how long it is
+    with pytest.raises(EntryUnreadable) as caught:
         list(found)
+    assert caught.value.entry_id == 1
     site.disk.mend()
     assert payloads(site.after_kill(), 1) == TEXTS
 

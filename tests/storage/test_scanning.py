@@ -275,7 +275,7 @@ def test_of_a_log_that_is_cut_nothing_of_before_is_told(in_logs: tuple[Site, Sto
     store = site.after_kill()
     ledger = store.ledger(1)
     assert list(ledger.payloads()) == texts
-    store._parts.scanning._logs = cut = LogShelf(store._parts.scanning._logs._directory)
+    store._parts.scanning._logs = cut = LogShelf(site.directory(LEDGERS).open)
     store._parts.reading._logs = cut
     middle = whole.index(texts[30])
     site.put(name, whole[:middle])

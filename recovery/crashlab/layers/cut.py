@@ -17,6 +17,7 @@ from recovery.crashlab.layers.task import Counted, NotCovered, Sighting, grouped
 from recovery.crashlab.preload import Action, Orders
 from recovery.crashlab.tape import Call
 from recovery.crashlab.volume import Volume
+from recovery.crashlab.volume import KINDS
 from recovery.crashlab.volume import why_not as why_no_volume
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from recovery.crashlab.oracles import Breach
     from recovery.crashlab.tape import Event
 
-KINDS = ("ext4", "xfs")
 CUTS = 40
 """Of each file system, without a budget."""
 

@@ -39,6 +39,7 @@ def test_with_both_tables_full_an_add_waits_for_a_checkpoint_and_the_loop_goes_o
             waiting.pop(0).cancel()
             while not all(add.done() for add in waiting):
                 site.checkpoint(store.blocking)
+                await passes(3)
                 await waiting_for_room(store, waiting)
             ids = [await add for add in waiting]
             assert ids == sorted(ids)

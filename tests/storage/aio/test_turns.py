@@ -268,8 +268,8 @@ def test_a_slow_disk_is_left_to_a_thread_and_a_quick_one_is_not(site: AwaitedSit
 @pytest.mark.parametrize(("size", "leader"), [(INLINE_SIZE_MAX // 2, LOOP), (INLINE_SIZE_MAX, LEADER)])
 def test_a_large_turn_is_left_to_a_thread(size: int, leader: str) -> None:
     # The first journal is a sixteenth: it has room for either.
-    sizes = {"group_size_max": 4 << 20, "entry_size_max": 2 << 20, "journal_size": 64 << 20}
-    site = AwaitedSite(replace(LARGE_JOURNAL, **sizes))
+    larger = replace(LARGE_JOURNAL, group_size_max=4 << 20, entry_size_max=2 << 20, journal_size=64 << 20)
+    site = AwaitedSite(larger)
 
     async def main() -> None:
         async with site.awaited() as store:
