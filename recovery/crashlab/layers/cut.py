@@ -16,8 +16,7 @@ from recovery.crashlab.judge import Case
 from recovery.crashlab.layers.task import Counted, NotCovered, Sighting, grouped, shuffled
 from recovery.crashlab.preload import Action, Orders
 from recovery.crashlab.tape import Call
-from recovery.crashlab.volume import Volume
-from recovery.crashlab.volume import KINDS
+from recovery.crashlab.volume import KINDS, Volume
 from recovery.crashlab.volume import why_not as why_no_volume
 
 if TYPE_CHECKING:
