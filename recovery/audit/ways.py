@@ -19,7 +19,7 @@ class Ways:
 
     declared: Mapping[int, DigestType] = field(default_factory=dict)
     presumed: DigestType | None = None
-    """Of every ledger that is neither declared nor open: in a store of ours CRC-32C, in a bookie's nothing."""
+    """Of a ledger that is neither declared nor open: in a store of ours CRC-32C, in a bookie's nothing."""
     open: frozenset[int] = frozenset()
     """Ledgers of which nothing is presumed either: only their entries tell."""
     passwords: Mapping[int, bytes] = field(default_factory=dict)

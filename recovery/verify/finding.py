@@ -31,7 +31,7 @@ class Finding:
     file: str = ""
     """The file's name, without its directory; empty where it is about no single file."""
     offset: int | None = None
-    """Where in the file it begins: in journals and entry logs at a record's length word, or a damaged byte."""
+    """Where in the file it begins: in journals and entry logs at a length word, or at a damaged byte."""
     end: int | None = None
     """Behind the last byte that is wrong, where that is known."""
     ledger_id: int | None = None
