@@ -155,11 +155,25 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
         "replaying",
         "view",
     },
+    "verify": {"chain", "decision", "lineage"},
+    "audit": {
+        "chain",
+        "declared",
+        "founding",
+        "indexing",
+        "leftovers",
+        "lineage",
+        "opening",
+        "past",
+        "replay",
+        "verify",
+    },
     "crashlab": {"crashlab"},
     "demo": {"opening"},
     "proving": {"anatomy", "crashlab", "fields", "founding", "indexing", "leftovers", "opening", "replay"},
     "shell": {
         "anatomy",
+        "audit",
         "crashlab",
         "demo",
         "fields",
@@ -168,6 +182,7 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
         "proving",
         "remaking",
         "shell",
+        "verify",
         "view",
         "viewing",
     },
@@ -180,6 +195,8 @@ OWNERS = {
     "os.replace": {"storage/posix_files.py"},
     "os.rename": {"storage/posix_files.py"},
     "numpy": {
+        "recovery/audit/",
+        "recovery/verify/",
         "storage/codec/frames_numpy.py",
         "storage/codec/fronts_numpy.py",
         "storage/codec/passage_numpy.py",
@@ -192,7 +209,7 @@ OWNERS = {
     "asyncio": {"storage/aio/"},
     "lmdb": {"storage/lmdb_environment.py"},
     "mmap": {"storage/mapped_file.py"},
-    "pyspark": set(),
+    "pyspark": {"recovery/audit/sources.py", "recovery/audit/spark/"},
 }
 IMPURE = {"os", "io", "pathlib", "threading", "lmdb", "time", "random", "socket", "subprocess"}
 HEAVY = {"numpy", "pyspark", "click", "rich", "asyncio", "lmdb", "msgpack", "crc32c", "importlib.metadata"}
