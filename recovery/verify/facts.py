@@ -6,13 +6,14 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from recovery.verify.runs import Runs, no_runs
+from recovery.verify.runs import no_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from recovery.verify.finding import Finding
     from recovery.verify.parts import FlawAt, JournalPart, MapRecord, RowFlaw
+    from recovery.verify.runs import Runs
     from storage.codec.entrylog import EmptyLog, Header
     from storage.entry import DigestType
     from storage.errors import CorruptionError
