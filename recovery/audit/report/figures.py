@@ -1,0 +1,208 @@
+"""What the page and the summary count: findings by kind, space by ledger, what is live in each log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recovery.page.wording import counted
+from recovery.verify.catalogue import KINDS
+from recovery.verify.finding import Severity
+from storage import filenames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from recovery.audit.inspected import AuditReport, StoreReport
+    from recovery.verify.catalogue import Kind
+    from recovery.verify.finding import Finding
+
+_UNVERIFIED = "LGR-005"
+
+WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFORMATION: "information"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many findings of each severity."""
+
+    errors: int = 0
+    warnings: int = 0
+    information: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.errors and not self.warnings
+
+    def __str__(self) -> str:
+        """Such as `3 errors, 1 warning`; nothing where all is sound."""
+        some = ((self.errors, "error"), (self.warnings, "warning"))
+        return ", ".join(counted(number, noun) for number, noun in some if number)
+
+
+def tally(findings: Iterable[Finding]) -> Tally:
+    by_severity = Counter(finding.severity for finding in findings)
+    return Tally(*(by_severity[severity] for severity in Severity))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All findings of one kind."""
+
+    kind: Kind
+    severity: Severity
+    findings: tuple[Finding, ...]
+
+    @property
+    def anchor(self) -> str:
+        """Its name on the page."""
+        return f"{self.kind.id}-{WORDS[self.severity]}"
+
+    @property
+    def count(self) -> int:
+        """Of what the kind counts, all of them together."""
+        return sum(finding.count for finding in self.findings)
+
+
+def groups(findings: Iterable[Finding]) -> list[Group]:
+    """The findings by kind, the gravest first."""
+
+    def kind(finding: Finding) -> tuple[Severity, str]:
+        return finding.severity, finding.kind
+
+    found = sorted(findings, key=kind)
+    return [Group(KINDS[key[1]], key[0], tuple(those)) for key, those in groupby(found, kind)]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpace:
+    """What one ledger takes up in the entry logs of a store."""
+
+    store: str
+    ledger_id: int
+    size: int
+    entries: int
+    bad: int
+    unverified: int
+
+
+def by_ledger(report: StoreReport) -> list[LedgerSpace]:
+    """The ledgers of a store, the largest first."""
+    logs = report.facts.logs
+    sums = _summed([log.runs for log in logs])
+    unverified: Counter[int] = Counter()
+    for log in logs:
+        unverified.update(log.unverified)
+    space = [
+        LedgerSpace(report.store, ledger, size, entries, bad, unverified[ledger])
+        for ledger, (size, entries, bad) in sums.items()
+    ]
+    return sorted(space, key=lambda one: (-one.size, one.ledger_id))
+
+
+def _summed(runs: Sequence[np.ndarray]) -> Mapping[int, tuple[int, int, int]]:
+    if not runs:
+        return {}
+    rows = np.concatenate(runs)
+    ledgers, place = np.unique(rows["ledger"], return_inverse=True)
+    columns = []
+    for column in ("size", "count", "bad"):
+        total = np.zeros(len(ledgers), dtype=np.int64)
+        np.add.at(total, place, rows[column])
+        columns.append(total.tolist())
+    return dict(zip(ledgers.tolist(), zip(*columns, strict=True), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpace:
+    """What one entry log holds."""
+
+    store: str
+    file: str
+    file_size: int
+    entries: int
+    size: int
+    """Bytes of the entries, length words included."""
+    dead: int | None
+    """Those of them that nobody can read any more; `None` where no index tells."""
+
+    @property
+    def live(self) -> int:
+        return max(self.size - (self.dead or 0), 0)
+
+
+def by_log(report: StoreReport) -> list[LogSpace]:
+    """The entry logs of a store, in their order."""
+    return [
+        LogSpace(
+            report.store,
+            filenames.entry_log(log.log_id),
+            log.file_size,
+            int(log.runs["count"].sum()),
+            size := int(log.runs["size"].sum()),
+            None if report.live_sizes is None else max(size - report.live_sizes.get(log.log_id, 0), 0),
+        )
+        for log in report.facts.logs
+    ]
+
+
+def unverified(findings: Iterable[Finding]) -> tuple[int, int]:
+    """How many ledgers have entries that nothing verifies, and how many entries those are."""
+    found = [finding for finding in findings if finding.kind == _UNVERIFIED]
+    return len({(one.store, one.ledger_id) for one in found}), sum(one.count for one in found)
+
+
+def not_covered(report: AuditReport) -> list[tuple[str, str]]:
+    """For each store what was not looked at, with the reason."""
+    return [(store.store, what) for store in report.stores for what in store.coverage.not_covered]
+
+
+def total(report: AuditReport, name: str) -> int:
+    """One figure of the coverage, of all stores."""
+    return sum(getattr(store.coverage, name) for store in report.stores)
+
+
+def speed(size: int, seconds: float) -> str:
+    """Such as `1.52 GB/s`."""
+    if not size or not seconds:
+        return "-"
+    rate = size / seconds
+    return f"{rate / 1e9:.2f} GB/s" if rate >= 1e9 else f"{rate / 1e6:,.0f} MB/s"
+
+
+def verdict(report: AuditReport) -> str:
+    """Such as `3 errors, 1 warning in 812 files (61.2 GiB, 48 s)`."""
+    from recovery.page.wording import size as sized
+
+    found = tally(report.findings)
+    files = counted(total(report, "files"), "file")
+    size = sized(total(report, "bytes"))
+    took = seconds(report.seconds)
+    head = f"{found} in {files}" if not found.is_sound else f"sound, {files}"
+    return "; ".join((f"{head} ({size}, {took})", *caveats(report)))
+
+
+def caveats(report: AuditReport) -> list[str]:
+    """What a verdict must not be silent about."""
+    ledgers, entries = unverified(report.findings)
+    some = []
+    if ledgers:
+        some.append(f"UNVERIFIED: {counted(entries, 'entry')} of {counted(ledgers, 'ledger')}")
+    gaps = len(not_covered(report))
+    if gaps:
+        some.append(f"not covered: {gaps}")
+    not_run = sum(check.status == "not run" for store in report.stores for check in store.checks)
+    if not_run:
+        some.append(f"{counted(not_run, 'check')} not run")
+    return some
+
+
+def seconds(number: float) -> str:
+    """48 s, 0.3 s, 12.5 min."""
+    if number < 10:
+        return f"{number:.1f} s"
+    return f"{number:.0f} s" if number < 120 else f"{number / 60:.1f} min"

@@ -1,0 +1,205 @@
+"""Files drawn to scale, with every place in them that something was found about."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recovery.page.wording import counted, grouped
+from recovery.page.wording import size as sized
+from recovery.verify.catalogue import KINDS
+from recovery.verify.facts import IndexFacts
+from storage import filenames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from recovery.audit.inspected import StoreReport
+    from recovery.verify.finding import Finding, Severity
+
+_CELLS = 800
+"""Marks on one strip lie on as many places at most: finer than a screen shows."""
+
+_WHOLE = (0.0, 1.0)
+_NOT_DRAWN = frozenset({"LGR-007"})
+"""About bytes all over a file: they are drawn where space is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A stretch of a strip, from `left` to `right` of its length 1."""
+
+    left: float
+    right: float
+    severity: Severity
+    kinds: tuple[str, ...]
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One file."""
+
+    name: str
+    sort: str
+    """journal, entry log, index or other."""
+    extent: int
+    """Bytes; of an index rows."""
+    words: str
+    state: str = ""
+    marks: tuple[Mark, ...] = ()
+    replayed_from: float | None = None
+    """Where in a journal the mark points."""
+
+    @property
+    def severity(self) -> Severity | None:
+        """The gravest of what was found; `None`: nothing."""
+        return min((mark.severity for mark in self.marks), default=None)
+
+
+def strips(report: StoreReport) -> list[Strip]:
+    """All files of a store: journals, entry logs, the index, then others that something was found about."""
+    by_file: defaultdict[str, list[Finding]] = defaultdict(list)
+    for finding in report.findings:
+        if finding.kind not in _NOT_DRAWN:
+            by_file[finding.file].append(finding)
+    known = [*_journals(report, by_file), *_logs(report, by_file), *_index(report)]
+    names = {strip.name for strip in known}
+    return [*known, *_others(by_file, names)]
+
+
+def _journals(report: StoreReport, by_file: Mapping[str, Sequence[Finding]]) -> Iterator[Strip]:
+    for journal in report.facts.journals:
+        name = filenames.journal(journal.journal_id)
+        entries = int(journal.before["count"].sum() + journal.behind["count"].sum())
+        words = (
+            f"{sized(journal.file_size)}, {counted(journal.records, 'record')}, {counted(entries, 'entry')}"
+        )
+        yield Strip(
+            name,
+            "journal",
+            journal.file_size,
+            words,
+            marks=_drawn(by_file.get(name, ()), journal.file_size),
+            replayed_from=_mark(report, journal.journal_id, journal.file_size),
+        )
+
+
+def _mark(report: StoreReport, journal_id: int, file_size: int) -> float | None:
+    position = getattr(report.facts.mark, "position", None)
+    if position is None or position.journal_id != journal_id or not file_size:
+        return None
+    return min(float(position.offset) / file_size, 1.0)
+
+
+def _logs(report: StoreReport, by_file: Mapping[str, Sequence[Finding]]) -> Iterator[Strip]:
+    for log in report.facts.logs:
+        name = filenames.entry_log(log.log_id)
+        ledgers = counted(len(np.unique(log.runs["ledger"])), "ledger")
+        words = f"{sized(log.file_size)}, {counted(int(log.runs['count'].sum()), 'entry')} of {ledgers}"
+        state = "in use" if log.is_active else "left over" if log.is_leftover else ""
+        yield Strip(
+            name, "entry log", log.file_size, words, state, _drawn(by_file.get(name, ()), log.file_size)
+        )
+
+
+# ── the index has no offsets: its strip is its rows, ledger by ledger ────────────────────────────────────
+
+
+def _index(report: StoreReport) -> Iterator[Strip]:
+    index = report.facts.index
+    found = [one for one in report.findings if one.kind.startswith("IDX-")]
+    if not isinstance(index, IndexFacts):
+        if found:
+            marks = _gathered((_WHOLE, one) for one in found)
+            yield Strip(filenames.INDEX, "index", 0, "not readable", marks=marks)
+        return
+    ledgers, ids = np.unique(index.runs["ledger"], return_inverse=True)
+    counts = np.zeros(len(ledgers), dtype=np.int64)
+    np.add.at(counts, ids, index.runs["count"])
+    ends = dict(zip(ledgers.tolist(), accumulate(counts.tolist()), strict=True))
+    sizes = dict(zip(ledgers.tolist(), counts.tolist(), strict=True))
+    firsts = _firsts(index.runs)
+    total = int(counts.sum())
+
+    def place(finding: Finding) -> tuple[float, float]:
+        ledger = finding.ledger_id
+        if ledger is None or not total:
+            return _WHOLE
+        if ledger not in ends:
+            # What has no row stands between its neighbours.
+            before = max((end for other, end in ends.items() if other < ledger), default=0)
+            return before / total, before / total
+        begin = ends[ledger] - sizes[ledger]
+        if finding.first_entry is None:
+            return begin / total, ends[ledger] / total
+        first = min(max(begin + finding.first_entry - firsts[ledger], begin), ends[ledger])
+        return first / total, min(first + finding.count, ends[ledger]) / total
+
+    marks = _gathered((place(one), one) for one in found)
+    words = f"{counted(index.count, 'row')} of {counted(len(ledgers), 'ledger')}"
+    yield Strip(filenames.INDEX, "index", index.count, words, marks=marks)
+
+
+def _firsts(runs: np.ndarray) -> Mapping[int, int]:
+    firsts: dict[int, int] = {}
+    for ledger, first in zip(runs["ledger"].tolist(), runs["first"].tolist(), strict=True):
+        firsts[ledger] = min(first, firsts.get(ledger, first))
+    return firsts
+
+
+# ── marks ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _others(by_file: Mapping[str, Sequence[Finding]], known: set[str]) -> Iterator[Strip]:
+    for name, found in sorted(by_file.items()):
+        if name and name not in known and any(not one.kind.startswith("IDX-") for one in found):
+            kinds = sorted({KINDS[one.kind].title for one in found})
+            yield Strip(name, "other", 0, ", ".join(kinds), marks=_gathered((_WHOLE, one) for one in found))
+
+
+def _drawn(found: Iterable[Finding], size: int) -> tuple[Mark, ...]:
+    return _gathered((_extent(one, size), one) for one in found)
+
+
+def _extent(finding: Finding, size: int) -> tuple[float, float]:
+    if finding.offset is None or not size:
+        return _WHOLE
+    end = finding.offset + 1 if finding.end is None else finding.end
+    return min(finding.offset / size, 1.0), min(end / size, 1.0)
+
+
+def _gathered(found: Iterable[tuple[tuple[float, float], Finding]]) -> tuple[Mark, ...]:
+    """One mark for all that would lie on the same place of a screen, the grave ones over the others."""
+    cells: defaultdict[tuple[int, int, Severity], list[tuple[float, float, Finding]]] = defaultdict(list)
+    for (left, right), finding in found:
+        key = int(left * _CELLS), int(right * _CELLS), finding.severity
+        cells[key].append((left, right, finding))
+    marks = [_mark_of(severity, those) for (_, _, severity), those in cells.items()]
+    return tuple(sorted(marks, key=lambda mark: (-mark.severity, mark.left, mark.right)))
+
+
+def _mark_of(severity: Severity, those: Sequence[tuple[float, float, Finding]]) -> Mark:
+    findings = [finding for _, _, finding in those]
+    kinds = tuple(sorted({finding.kind for finding in findings}))
+    left, right = min(one[0] for one in those), max(one[1] for one in those)
+    return Mark(left, right, severity, kinds, _words(findings))
+
+
+def _words(findings: Sequence[Finding]) -> str:
+    first = findings[0]
+    where = first.place
+    if first.end is not None and first.offset is not None:
+        where += f"..{first.end}"
+    which = "" if first.ledger_id is None else f", ledger {first.ledger_id}"
+    if first.first_entry is not None:
+        last = first.first_entry if first.last_entry is None else first.last_entry
+        which += f", {'entry' if last == first.first_entry else 'entries'} {first.first_entry}"
+        which += "" if last == first.first_entry else f"..{last}"
+    detail = f": {first.detail}" if first.detail else ""
+    more = f" (and {grouped(len(findings) - 1)} more here)" if len(findings) > 1 else ""
+    return f"{first.kind} {where}{which}{detail}{more}"
