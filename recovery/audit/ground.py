@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from recovery import founding
 from recovery.audit.ways import Ways
-from recovery.founding import Layout
 from recovery.leftovers import newest_foreign_journal
 from recovery.lineage import in_order
 from recovery.past import latest_rows
 from recovery.verify.catalogue import KINDS
 from recovery.verify.facts import NotLookedAt, Owner
 from recovery.verify.finding import Severity
-from storage import cookie, filenames, journals, lastmark, ledger_rows
+from storage import cookie, filenames, journals, ledger_rows
 from storage.codec import entrylog as codec
 from storage.codec.cookie import Cookie
 from storage.codec.mark import EmptyMark, Mark
@@ -28,8 +27,6 @@ from storage.entry import DigestType
 from storage.entry_logs import log_ids
 from storage.errors import CorruptionError, NewerFormat, NotAStore
 from storage.filenames import FileKind
-from storage.index import NoIndex
-from storage.index_state import IndexState
 from storage.lastmark import NoMark, newest_named
 from storage.outcome import Damaged, Flaw, Torn
 from storage.position import START, JournalPosition
@@ -39,9 +36,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from recovery.audit.snapshot import Held
+    from recovery.founding import Layout
     from recovery.lineage import FoundHeader
     from recovery.verify.finding import Finding
     from storage.files import Directory
+    from storage.index import NoIndex
+    from storage.index_state import IndexState
     from storage.lastmark import LoadedMark
     from storage.row import LedgerRow
 
@@ -126,10 +126,8 @@ class _Survey:
     def run(self) -> Ground:
         mark, state = self._held.mark, self._held.state
         owner = self._owner(mark, state)
-        if owner is Owner.OURS:
+        if owner is Owner.BOOKIE or _is_older(mark, state):
             # An older index is another past: what it says of logs and ledgers does not count.
-            state = None if _is_older(mark, state) else state
-        else:
             state = None
         rows, damage = self._rows(mark, state)
         replay_from = _replay_from(mark, self._held.state)
@@ -236,7 +234,8 @@ class _Survey:
 
     def _index(self, owner: Owner) -> Path | NoIndex | Damaged | NotLookedAt:
         if owner is Owner.BOOKIE:
-            self._not_covered.append("the index: a bookie's own is not ours to read, and ours is not up to date")
+            why = "a bookie's own is not ours to read, and one of ours would not be up to date"
+            self._not_covered.append(f"the index: {why}")
             return NotLookedAt()
         return self._held.index
 

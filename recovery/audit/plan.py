@@ -79,18 +79,18 @@ def plan(grounds: Sequence[Ground], steps: Sequence[Mapping[int, int]], jobs: in
 
 
 def log_tasks(log: LogFile, ways: Ways, steps: Mapping[int, int], pieces: int) -> list[ScanLog]:
-    """The ranges of a log: more than one only where it is large, and there are few of them."""
-    end = log.size if log.limit is None else min(log.size, log.limit)
-    pieces = min(pieces, max(1, end // RANGE_MIN))
-    # Behind a known end nothing is judged; its last range goes on to the end of the file all the same.
-    bounds = list(stitch.ranges(max(end, HEADER_SIZE), pieces))
-    bounds[-1] = (bounds[-1][0], max(log.size, HEADER_SIZE))
+    """The ranges of a log: more than one only where it is large, and there are few of them.
+
+    What lies behind a known end is a range of its own: a ledgers map perhaps, and leftovers.
+    """
+    end = max(HEADER_SIZE, log.size if log.limit is None else min(log.size, log.limit))
+    bounds = list(stitch.ranges(end, min(pieces, max(1, end // RANGE_MIN))))
+    if log.limit is not None and end < log.size:
+        bounds.append((end, log.size))
     return [ScanLog(log.path, log.log_id, start, stop, ways, steps) for start, stop in bounds]
 
 
-def journal_task(
-    journal: JournalFile, ground: Ground, ways: Ways, steps: Mapping[int, int]
-) -> ScanJournal:
+def journal_task(journal: JournalFile, ground: Ground, ways: Ways, steps: Mapping[int, int]) -> ScanJournal:
     """The whole journal."""
     return ScanJournal(journal.path, journal.journal_id, journal.start, ground.rows, ways, steps)
 

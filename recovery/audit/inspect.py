@@ -1,0 +1,284 @@
+"""Stores looked at, whole: every file read once, by whichever engine, and judged by the rules.
+
+held        each store is held still: marks, rows and names are read, the index copied, files linked
+read        one job reads everything; a second one what the first has made necessary, mostly nothing:
+            ranges whose beginning was a wrong guess, ledgers whose digest type others tell, suspects
+judged      the rules, over facts that no longer tell who gathered them
+confirmed   of a live store whatever is wrong is looked at once more: what a writer's progress explains
+            is gone then
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recovery.audit import snapshot, stitch
+from recovery.audit.drill import DrillLog
+from recovery.audit.drill_index import DrillIndex
+from recovery.audit.gather import Gathered
+from recovery.audit.ground import check_is_a_store, survey
+from recovery.audit.inspected import AuditReport, Coverage, StoreReport
+from recovery.audit.local import Serial
+from recovery.audit.log_scan import ScanLog
+from recovery.audit.plan import Careful, Unread, journal_task, plan
+from recovery.audit.questions import checks
+from recovery.audit.retyped import retyped
+from recovery.audit.ways import Ways
+from recovery.founding import Layout
+from recovery.verify import index_rules, soundness
+from recovery.verify.entries import no_entries, no_rows
+from recovery.verify.facts import IndexFacts, Owner, StoreFacts
+from recovery.verify.finding import order
+from recovery.verify.index_rules import Drilled
+from storage.codec.entrylog import HEADER_SIZE
+from storage.posix_files import PosixDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from recovery.audit.ground import Ground
+    from recovery.audit.task import Engine, Task
+
+
+def _nowhere(_: Progress) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far it has come; `stage` is what it does, for people."""
+
+    stage: str
+    bytes_done: int
+    bytes_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be looked at, and how."""
+
+    paths: tuple[str, ...]
+    ways: Ways = field(default_factory=Ways)
+    """Passwords; what is declared comes from the stores themselves."""
+    engine: Engine = field(default_factory=Serial)
+    jobs: int = 1
+    """How many tasks the engine runs at once: large files are cut accordingly."""
+    steps: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By path: for ledgers that are striped over several stores, how far the entries of one are apart."""
+    watch: Callable[[Progress], None] = _nowhere
+    argv: tuple[str, ...] = ()
+
+
+def inspect(asked: Asked) -> AuditReport:
+    """Looks at the stores. Raises `NotAStore` where there is none; whatever is wrong in one is a finding."""
+    started, clock = _now(), time.monotonic()
+    with ExitStack() as held:
+        inspection = _Inspection(asked, held)
+        stores = inspection.run()
+    findings = tuple(sorted((one for store in stores for one in store.findings), key=order))
+    return AuditReport(
+        stores=stores,
+        engine=asked.engine.name,
+        started=started,
+        ended=_now(),
+        argv=asked.argv,
+        seconds=time.monotonic() - clock,
+        bytes_read=inspection.bytes_read,
+        findings=findings,
+    )
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+@dataclass(slots=True)
+class _Meter:
+    """Sums up what workers have read."""
+
+    watch: Callable[[Progress], None]
+    stage: str = ""
+    total: int = 0
+    done: int = 0
+    everything: int = 0
+
+    def begin(self, stage: str, total: int) -> None:
+        self.stage, self.total, self.done = stage, total, 0
+        self.watch(Progress(stage, 0, total))
+
+    def read(self, size: int) -> None:
+        self.done += size
+        self.everything += size
+        self.watch(Progress(self.stage, min(self.done, self.total), self.total))
+
+
+class _Inspection:
+    """One look at all the stores that were asked for."""
+
+    def __init__(self, asked: Asked, held: ExitStack) -> None:
+        self._asked = asked
+        self._meter = _Meter(asked.watch)
+        self._grounds = [self._ground(path, held) for path in asked.paths]
+        self._gathered = [Gathered(ground) for ground in self._grounds]
+
+    @property
+    def bytes_read(self) -> int:
+        return self._meter.everything
+
+    def run(self) -> tuple[StoreReport, ...]:
+        clock = time.monotonic()
+        self._read()
+        self._stitch()
+        self._retype()
+        facts = [gathered.facts() for gathered in self._gathered]
+        drilled = self._drill(facts)
+        seconds = time.monotonic() - clock
+        return tuple(
+            self._report(number, found, one, seconds)
+            for number, (found, one) in enumerate(zip(facts, drilled, strict=True))
+        )
+
+    # ── held ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _ground(self, path: str, held: ExitStack) -> Ground:
+        layout = Layout(PosixDirectory(path))
+        check_is_a_store(layout)
+        scratch = held.enter_context(TemporaryDirectory(prefix="ledgerstore-audit-"))
+        still = held.enter_context(snapshot.hold(layout, Path(scratch)))
+        return survey(path, layout, still, self._asked.ways)
+
+    # ── read ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _steps(self, ground: Ground) -> Mapping[int, int]:
+        return self._asked.steps.get(ground.store, {})
+
+    def _run(self, stage: str, tasks: Sequence[Task[Any]]) -> Iterator[tuple[int, Any]]:
+        if not tasks:
+            return
+        self._meter.begin(stage, sum(task.size for task in tasks))
+        for done in self._asked.engine.run(tasks, self._meter.read):
+            yield done.number, done.part
+
+    def _read(self) -> None:
+        planned = plan(self._grounds, [self._steps(one) for one in self._grounds], self._asked.jobs)
+        for number, part in self._run("reading", [one.task for one in planned]):
+            self._gathered[planned[number].store].take(part)
+
+    def _stitch(self) -> None:
+        """Reads again what began at a wrong guess, until each range begins where the one before it ends."""
+        while again := [
+            (store, task)
+            for store, gathered in enumerate(self._gathered)
+            for log in gathered.ground.logs
+            for task in self._broken(store, log.log_id)
+        ]:
+            for number, part in self._run("reading again", [Careful(task) for _, task in again]):
+                self._gathered[again[number][0]].take(part)
+
+    def _broken(self, store: int, log_id: int) -> list[ScanLog]:
+        gathered = self._gathered[store]
+        ground = gathered.ground
+        log = next(one for one in ground.logs if one.log_id == log_id)
+        parts = [
+            part for part in gathered.logs.get(log_id, []) if log.limit is None or part.start < log.limit
+        ]
+        return [
+            ScanLog(log.path, log_id, start, end, ground.ways, self._steps(ground))
+            for start, end in stitch.broken(parts)
+        ]
+
+    def _retype(self) -> None:
+        """Reads again what was verified in another way than the rest of its ledger tells."""
+        again: list[tuple[int, Any]] = []
+        for store, gathered in enumerate(self._gathered):
+            ground = gathered.ground
+            if ground.owner is Owner.OURS:
+                continue
+            told = retyped(gathered)
+            ways = replace(ground.ways, declared={**ground.ways.declared, **told.types})
+            logs = {log.log_id: log for log in ground.logs}
+            for part in told.logs:
+                path = logs[part.log_id].path
+                task = ScanLog(path, part.log_id, part.start, part.end, ways, self._steps(ground))
+                again.append((store, task))
+            again += [
+                (store, journal_task(journal, ground, ways, self._steps(ground)))
+                for journal in ground.journals
+                if journal.journal_id in told.journals
+            ]
+        for number, part in self._run("reading again", [Careful(task) for _, task in again]):
+            self._gathered[again[number][0]].take(part)
+
+    # ── suspects ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _drill(self, facts: Sequence[StoreFacts]) -> list[Drilled]:
+        tasks: list[tuple[int, Any]] = []
+        for store, found in enumerate(facts):
+            suspects = index_rules.suspects(found)
+            if suspects:
+                tasks += [(store, task) for task in self._drills(self._grounds[store], found, suspects)]
+        entries: list[list[Any]] = [[no_entries()] for _ in facts]
+        rows: list[list[Any]] = [[no_rows()] for _ in facts]
+        for number, part in self._run("comparing", [Careful(task) for _, task in tasks]):
+            store, task = tasks[number]
+            if isinstance(part, Unread):
+                self._gathered[store].take(part)
+            elif isinstance(task, DrillLog):
+                entries[store].append(part)
+            else:
+                rows[store].append(part)
+        return [
+            Drilled(np.concatenate(some), np.concatenate(others))
+            for some, others in zip(entries, rows, strict=True)
+        ]
+
+    def _drills(self, ground: Ground, facts: StoreFacts, suspects: frozenset[int]) -> Iterator[Any]:
+        assert isinstance(facts.index, IndexFacts), "suspects come of an index"
+        logs = {log.log_id: log for log in ground.logs}
+        for log in facts.logs:
+            there = suspects & set(np.unique(log.runs["ledger"]).tolist())
+            if there and not log.is_leftover:
+                end = log.file_size if log.limit is None else min(log.limit, log.file_size)
+                yield DrillLog(logs[log.log_id].path, log.log_id, HEADER_SIZE, end, there, ground.ways)
+        yield DrillIndex(str(ground.index), suspects)
+
+    # ── judged ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _report(self, store: int, facts: StoreFacts, drilled: Drilled, seconds: float) -> StoreReport:
+        ground = self._grounds[store]
+        found = soundness.findings(facts, drilled)
+        coverage = _coverage(ground, self._gathered[store], facts)
+        return StoreReport(
+            store=ground.store,
+            owner=ground.owner,
+            is_live=ground.is_live,
+            findings=found,
+            facts=facts,
+            coverage=coverage,
+            checks=checks(facts, found),
+            live_sizes=index_rules.live_sizes(facts, drilled),
+            seconds=seconds,
+        )
+
+
+def _coverage(ground: Ground, gathered: Gathered, facts: StoreFacts) -> Coverage:
+    parts = [part for found in gathered.logs.values() for part in found]
+    journals = facts.journals
+    rows = facts.index.count if isinstance(facts.index, IndexFacts) else 0
+    return Coverage(
+        files=len(gathered.logs) + len(journals) + isinstance(facts.index, IndexFacts),
+        bytes=sum(part.size for part in parts) + sum(part.file_size for part in journals),
+        entries=sum(log.records for log in facts.logs) + sum(part.records for part in journals),
+        index_rows=rows,
+        journals=len(journals),
+        logs=len(gathered.logs),
+        not_covered=ground.not_covered,
+    )

@@ -1,0 +1,65 @@
+"""Which entries of a ledger there are, as intervals of ids: what runs of several files come to together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recovery.verify.runs import no_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from recovery.verify.runs import Numbers, Runs
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """The ids of one ledger that something holds: disjoint intervals, ascending, both ends included."""
+
+    ledger_id: int
+    firsts: Numbers
+    lasts: Numbers
+
+    def gaps(self) -> Iterator[tuple[int, int]]:
+        """What is missing between the first and the last."""
+        for before, after in zip(self.lasts[:-1].tolist(), self.firsts[1:].tolist(), strict=True):
+            yield before + 1, after - 1
+
+    def missing(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The parts of [first, last] that are not covered."""
+        at = int(np.searchsorted(self.lasts, first))
+        while first <= last:
+            if at == len(self.firsts) or self.firsts[at] > last:
+                yield first, last
+                return
+            if first < self.firsts[at]:
+                yield first, int(self.firsts[at]) - 1
+            first = int(self.lasts[at]) + 1
+            at += 1
+
+
+NOTHING = np.empty(0, dtype=np.int64)
+
+
+def covers(runs: Iterable[Runs]) -> Iterator[Cover]:
+    """For each ledger in the runs what they cover together. Only runs whose ids follow each other count."""
+    rows = np.concatenate([no_runs(), *runs])
+    rows = rows[rows["step"] == 1]
+    rows = rows[np.lexsort((rows["first"], rows["ledger"]))]
+    ledgers, begins = np.unique(rows["ledger"], return_index=True)
+    ends = np.append(begins[1:], len(rows))
+    for ledger_id, begin, end in zip(ledgers.tolist(), begins.tolist(), ends.tolist(), strict=True):
+        firsts, lasts = rows["first"][begin:end], np.maximum.accumulate(rows["last"][begin:end])
+        # Between two of the same interval no id is missing.
+        opens = np.concatenate([[True], firsts[1:] > lasts[:-1] + 1])
+        closes = np.append(opens[1:], True)
+        yield Cover(ledger_id, firsts[opens], lasts[closes])
+
+
+def striped(runs: Iterable[Runs]) -> frozenset[int]:
+    """The ledgers whose runs were made with a larger step."""
+    rows = np.concatenate([no_runs(), *runs])
+    return frozenset(np.unique(rows["ledger"][rows["step"] > 1]).tolist())

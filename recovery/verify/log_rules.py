@@ -1,0 +1,230 @@
+"""Entry logs: header, framing, digests, and the ledgers map against what the walk has counted.
+
+What stands behind a log's durable end, or in a log that no checkpoint completed, was never acknowledged from
+there. What a deleted ledger has left is dead, and may carry the digest of an earlier incarnation: its own
+flaws are nobody's loss.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recovery.placing import graves
+from recovery.verify.catalogue import KINDS
+from recovery.verify.facts import Owner
+from recovery.verify.finding import Severity
+from recovery.verify.parts import FlawKind
+from storage import filenames
+from storage.codec import entrylog as codec
+from storage.outcome import Damaged, EndOfData, Flaw, Torn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from recovery.verify.facts import LogFacts, StoreFacts
+    from recovery.verify.finding import Finding
+    from recovery.verify.parts import FlawAt
+
+    Grave = tuple[int, int]
+
+_KINDS_OF_FLAWS = {
+    FlawKind.DIGEST: "ELG-003",
+    FlawKind.DOUBT: "ELG-003",
+    FlawKind.HOLE: "ELG-004",
+    FlawKind.RECORD: "ELG-004",
+    FlawKind.CONFIRMED: "LGR-004",
+}
+
+
+def findings(facts: StoreFacts) -> Iterator[Finding]:
+    """All that is wrong with the entry logs of a store."""
+    dead = graves(facts.rows, [log.log_id for log in facts.logs])
+    yield from _of_missing(facts)
+    for rank, log in enumerate(facts.logs):
+        if log.is_leftover:
+            yield KINDS["DIR-002"].at(
+                file=_name(log), count=1, detail="a log that no checkpoint completed: nothing points into it"
+            )
+            continue
+        yield from _of_header(log, facts)
+        for flaw in log.flaws:
+            if not _is_dead(flaw, rank, dead):
+                yield from _of_flaw(log, flaw)
+        yield from _of_end(log)
+        yield from _of_map(log)
+
+
+def _of_missing(facts: StoreFacts) -> Iterator[Finding]:
+    """Logs that another one names as the one before it, and that are not there."""
+    if facts.owner is not Owner.OURS:
+        return
+    there = {log.log_id for log in facts.logs}
+    for log in facts.logs:
+        origin = log.header.origin if isinstance(log.header, codec.Header) else None
+        previous = origin.previous if origin is not None else None
+        if previous is None or log.is_leftover or previous.offset <= codec.HEADER_SIZE:
+            continue
+        if previous.log_id not in there:
+            detail = f"the header of {_name(log)} says that it went up to {previous.offset}"
+            name = filenames.entry_log(previous.log_id)
+            yield KINDS["ELG-005"].at(file=name, end=previous.offset, detail=f"missing; {detail}")
+
+
+def _is_dead(flaw: FlawAt, rank: int, dead: Mapping[int, Grave]) -> bool:
+    grave = None if flaw.ledger_id is None else dead.get(flaw.ledger_id)
+    return grave is not None and flaw.kind is not FlawKind.HOLE and (rank, flaw.offset) < grave
+
+
+# ── header ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_header(log: LogFacts, facts: StoreFacts) -> Iterator[Finding]:
+    header, kind = log.header, KINDS["ELG-001"]
+    match header:
+        case Damaged(flaw=Flaw.FUTURE_VERSION):
+            yield KINDS["DIR-003"].at(file=_name(log), offset=header.offset, detail=str(header))
+        case Damaged():
+            yield kind.at(file=_name(log), offset=header.offset, detail=str(header))
+        case codec.EmptyLog() if log.limit is None and log.file_size:
+            yield kind.at(
+                severity=Severity.INFORMATION,
+                file=_name(log),
+                offset=0,
+                detail="shorter than a header: its making was interrupted",
+            )
+        case codec.Header(origin=None) if log.limit is not None and facts.owner is Owner.OURS:
+            # What has an end that we know we have written, with a header that says whose it is.
+            yield kind.at(file=_name(log), offset=0, detail="a header that is nobody's")
+
+
+# ── what the walk has met ────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_flaw(log: LogFacts, flaw: FlawAt) -> Iterator[Finding]:
+    if log.limit is not None and flaw.offset >= log.limit:
+        return
+    kind = KINDS[_KINDS_OF_FLAWS[flaw.kind]]
+    words = flaw.flaw.value if flaw.flaw else flaw.kind.value
+    yield kind.at(
+        file=_name(log),
+        offset=flaw.offset,
+        end=flaw.end,
+        ledger_id=flaw.ledger_id,
+        first_entry=flaw.entry_id,
+        last_entry=flaw.entry_id,
+        count=flaw.end - flaw.offset if kind.counts == "bytes" else 1,
+        detail=f"{words}; {flaw.detail}" if flaw.detail else words,
+    )
+
+
+def _of_end(log: LogFacts) -> Iterator[Finding]:
+    if log.limit is not None:
+        yield from _of_known_end(log, log.limit)
+        return
+    match log.stop:
+        case Damaged(offset=offset, flaw=Flaw.FILE_SHORT):
+            yield KINDS["ELG-005"].at(file=_name(log), offset=offset, detail=str(log.stop))
+        case Damaged(offset=offset) if not isinstance(log.header, Damaged | codec.EmptyLog):
+            yield KINDS["ELG-004"].at(
+                file=_name(log),
+                offset=offset,
+                end=log.file_size,
+                count=log.file_size - offset,
+                detail=str(log.stop),
+            )
+        case Torn(offset=offset) if not isinstance(log.header, codec.EmptyLog):
+            yield KINDS["ELG-006"].at(
+                file=_name(log),
+                offset=offset,
+                end=log.file_size,
+                count=log.file_size - offset,
+                detail=log.stop.flaw.value,
+            )
+
+
+def _of_known_end(log: LogFacts, limit: int) -> Iterator[Finding]:
+    if log.file_size < limit:
+        detail = f"ends here, and was written up to {limit}"
+        yield KINDS["ELG-005"].at(file=_name(log), offset=log.file_size, end=limit, detail=detail)
+        return
+    stop = log.stop
+    if stop is None or stop.offset >= limit:
+        return
+    why = "zeros" if isinstance(stop, EndOfData) else stop.flaw.value
+    detail = f"{why}; it was written up to {limit}"
+    yield KINDS["ELG-004"].at(
+        file=_name(log), offset=stop.offset, end=limit, count=limit - stop.offset, detail=detail
+    )
+
+
+# ── the ledgers map ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_map(log: LogFacts) -> Iterator[Finding]:
+    header = log.header
+    if not isinstance(header, codec.Header) or not header.map_offset:
+        return
+    kind, name = KINDS["ELG-002"], _name(log)
+    if header.map_offset >= log.file_size:
+        if not (isinstance(log.stop, Damaged) and log.stop.flaw is Flaw.FILE_SHORT):
+            detail = f"the header has it at {header.map_offset}, the file ends at {log.file_size}"
+            yield kind.at(file=name, offset=codec.MAP_FIELDS_OFFSET, count=header.ledger_count, detail=detail)
+        return
+    records = [record for record in log.maps if record.offset >= header.map_offset]
+    if not records or records[0].offset != header.map_offset:
+        detail = f"the header has it at {header.map_offset}, where no map begins"
+        yield kind.at(file=name, offset=codec.MAP_FIELDS_OFFSET, count=header.ledger_count, detail=detail)
+        return
+    told: Counter[int] = Counter()
+    for record in records:
+        if isinstance(record.pairs, Damaged):
+            yield kind.at(file=name, offset=record.offset, end=record.end, detail=str(record.pairs))
+            return
+        for ledger_id, size in record.pairs:
+            told[ledger_id] += size
+    if len(told) != header.ledger_count:
+        detail = f"{len(told)} ledgers in it, {header.ledger_count} in the header"
+        yield kind.at(file=name, offset=codec.MAP_FIELDS_OFFSET, count=len(told), detail=detail)
+        return
+    yield from _against_walk(log, told)
+
+
+def _against_walk(log: LogFacts, told: Mapping[int, int]) -> Iterator[Finding]:
+    if any(flaw.kind is not FlawKind.CONFIRMED for flaw in log.flaws) or isinstance(log.stop, Damaged | Torn):
+        # What a flaw has hidden cannot be counted: that is told already.
+        return
+    counted = sizes_by_ledger(log)
+    for ledger_id in sorted({*told, *counted}):
+        if told.get(ledger_id, 0) != counted.get(ledger_id, 0):
+            yield KINDS["ELG-002"].at(
+                file=_name(log),
+                offset=_place_of(log, ledger_id),
+                ledger_id=ledger_id,
+                detail=f"the map says {told.get(ledger_id, 0)} bytes, there are {counted.get(ledger_id, 0)}",
+            )
+
+
+def _place_of(log: LogFacts, ledger_id: int) -> int:
+    holders = (
+        record.offset
+        for record in log.maps
+        if not isinstance(record.pairs, Damaged) and any(pair[0] == ledger_id for pair in record.pairs)
+    )
+    assert isinstance(log.header, codec.Header)
+    return next(holders, log.header.map_offset)
+
+
+def sizes_by_ledger(log: LogFacts) -> dict[int, int]:
+    """Bytes of each ledger's records in the log, length words included."""
+    if not len(log.runs):
+        return {}
+    ledgers, begins = np.unique(log.runs["ledger"], return_index=True)
+    sizes = np.add.reduceat(log.runs["size"], begins)
+    return dict(zip(ledgers.tolist(), sizes.tolist(), strict=True))
+
+
+def _name(log: LogFacts) -> str:
+    return filenames.entry_log(log.log_id)
