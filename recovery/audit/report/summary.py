@@ -1,0 +1,100 @@
+"""The audit in one JSON object, for programs that watch: the verdict, what was covered, the worst of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from recovery.audit.report import figures, looking
+from recovery.audit.report.figures import WORDS
+from storage._version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from recovery.audit.inspected import AuditReport, StoreReport
+    from recovery.verify.finding import Finding
+
+SCHEMA_VERSION = 1
+_WORST_MAX = 20
+
+
+def summary(report: AuditReport) -> dict[str, Any]:
+    """Everything in it is text, a number, a list or an object."""
+    ledgers, entries = figures.unverified(report.findings)
+    found = figures.tally(report.findings)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": f"ledgerstore {__version__}",
+        "argv": list(report.argv),
+        "engine": report.engine,
+        "started": report.started,
+        "ended": report.ended,
+        "seconds": round(report.seconds, 3),
+        "verdict": figures.verdict(report),
+        "sound": found.is_sound,
+        "findings": _severities(report.findings) | {"by_kind": _kinds(report.findings)},
+        "unverified": {"ledgers": ledgers, "entries": entries},
+        "bytes_read": report.bytes_read,
+        "bytes_reused": report.bytes_reused,
+        "bytes_per_second": round(report.bytes_read / report.seconds) if report.seconds else None,
+        "stores": [_store(one) for one in report.stores],
+        "worst": [_worst(one) for one in report.findings[:_WORST_MAX] if one.is_wrong],
+    }
+
+
+def _severities(found: Iterable[Finding]) -> dict[str, Any]:
+    tally = figures.tally(found)
+    return {"errors": tally.errors, "warnings": tally.warnings, "information": tally.information}
+
+
+def _kinds(found: Iterable[Finding]) -> dict[str, int]:
+    return dict(sorted(Counter(one.kind for one in found).items()))
+
+
+def _store(store: StoreReport) -> dict[str, Any]:
+    covered = store.coverage
+    return {
+        "store": store.store,
+        "owner": store.owner.value,
+        "live": store.is_live,
+        "findings": _severities(store.findings),
+        "coverage": {
+            name: getattr(covered, name)
+            for name in ("files", "bytes", "entries", "index_rows", "journals", "logs")
+        }
+        | {"not_covered": list(covered.not_covered)},
+        "checks": [
+            {
+                "id": check.id,
+                "title": check.title,
+                "status": check.status,
+                "why": check.why,
+                "findings": check.findings,
+            }
+            for check in store.checks
+        ],
+        "worst_files": _most(Counter(one.file for one in store.findings if one.is_wrong and one.file)),
+        "worst_ledgers": _most(
+            Counter(one.ledger_id for one in store.findings if one.is_wrong and one.ledger_id is not None)
+        ),
+    }
+
+
+def _most(counts: Counter[Any]) -> list[dict[str, Any]]:
+    return [{"name": name, "findings": count} for name, count in counts.most_common(_WORST_MAX)]
+
+
+def _worst(one: Finding) -> dict[str, Any]:
+    return {
+        "severity": WORDS[one.severity],
+        "kind": one.kind,
+        "store": one.store,
+        "place": one.place,
+        "ledger": one.ledger_id,
+        "first_entry": one.first_entry,
+        "last_entry": one.last_entry,
+        "count": one.count,
+        "detail": one.detail,
+        "look": looking.command(one),
+    }

@@ -1,0 +1,193 @@
+"""What was found, as tables: findings, runs and parts, each with a schema that stays.
+
+Fingerprints are unsigned and stand in signed columns, the same bits: Spark has no unsigned 64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from recovery.audit.report import looking
+from recovery.audit.report.figures import WORDS
+from recovery.verify.catalogue import KINDS
+from recovery.verify.facts import IndexFacts
+from storage import filenames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from recovery.audit.inspected import AuditReport, StoreReport
+    from recovery.verify.finding import Finding
+    from recovery.verify.runs import Runs
+
+_INT, _TEXT = pa.int64(), pa.string()
+
+
+def _schema(columns: dict[str, pa.DataType], *optional: str) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, name in optional) for name, kind in columns.items()])
+
+
+FINDINGS = _schema(
+    {
+        "severity": _TEXT,
+        "kind": _TEXT,
+        "title": _TEXT,
+        "store": _TEXT,
+        "file": _TEXT,
+        "offset": _INT,
+        "end": _INT,
+        "ledger": _INT,
+        "first_entry": _INT,
+        "last_entry": _INT,
+        "count": _INT,
+        "detail": _TEXT,
+        "look": _TEXT,
+    },
+    "offset",
+    "end",
+    "ledger",
+    "first_entry",
+    "last_entry",
+)
+"""One row for each finding, in the order of the report. `look` is the command that shows it."""
+
+RUNS = _schema(
+    {
+        "store": _TEXT,
+        "side": _TEXT,
+        "file": _INT,
+        "ledger": _INT,
+        "step": _INT,
+        "first": _INT,
+        "last": _INT,
+        "count": _INT,
+        "size": _INT,
+        "places": _INT,
+        "digests": _INT,
+        "bad": _INT,
+    }
+)
+"""One row for each run of entries; `side` is log, journal or index, `file` the id of a log or a journal."""
+
+PARTS = _schema(
+    {
+        "store": _TEXT,
+        "side": _TEXT,
+        "name": _TEXT,
+        "file": _INT,
+        "file_size": _INT,
+        "records": _INT,
+        "entries": _INT,
+        "size": _INT,
+        "bad": _INT,
+        "flaws": _INT,
+        "unverified": _INT,
+        "note": _TEXT,
+    },
+    "file_size",
+)
+"""One row for each file that was read."""
+
+
+def findings(report: AuditReport) -> pa.Table:
+    return _table((_finding(one) for one in report.findings), FINDINGS)
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    return {
+        "severity": WORDS[one.severity],
+        "kind": one.kind,
+        "title": KINDS[one.kind].title,
+        "store": one.store,
+        "file": one.file,
+        "offset": one.offset,
+        "end": one.end,
+        "ledger": one.ledger_id,
+        "first_entry": one.first_entry,
+        "last_entry": one.last_entry,
+        "count": one.count,
+        "detail": one.detail,
+        "look": looking.command(one),
+    }
+
+
+def runs(report: AuditReport) -> pa.Table:
+    """What logs, journals and indexes hold; a journal's before and behind the mark."""
+    tables = [
+        _runs(store.store, side, some) for store in report.stores for side, some in _sides(store) if len(some)
+    ]
+    return pa.concat_tables(tables) if tables else RUNS.empty_table()
+
+
+def _sides(store: StoreReport) -> Iterator[tuple[str, Runs]]:
+    for log in store.facts.logs:
+        yield "log", log.runs
+    for journal in store.facts.journals:
+        yield "journal", journal.before
+        yield "journal", journal.behind
+    if isinstance(store.facts.index, IndexFacts):
+        yield "index", store.facts.index.runs
+
+
+def _runs(store: str, side: str, some: Runs) -> pa.Table:
+    same = {"store": pa.array([_text(store)] * len(some)), "side": pa.array([side] * len(some))}
+    numbers = {
+        name: pa.array(np.ascontiguousarray(some[name]).view(np.int64)) for name in some.dtype.names or ()
+    }
+    columns = same | numbers
+    return pa.Table.from_arrays([columns[name] for name in RUNS.names], schema=RUNS)
+
+
+def parts(report: AuditReport) -> pa.Table:
+    return _table((row for store in report.stores for row in _parts(store)), PARTS)
+
+
+def _parts(store: StoreReport) -> Iterator[dict[str, Any]]:
+    for log in store.facts.logs:
+        note = "in use" if log.is_active else "left over" if log.is_leftover else ""
+        told = {"file_size": log.file_size, "records": log.records, "size": log.size, "note": note}
+        yield _part(store, "log", filenames.entry_log(log.log_id), log.log_id, [log.runs], log) | told
+    for journal in store.facts.journals:
+        told = {"file_size": journal.file_size, "records": journal.records, "size": journal.file_size}
+        name, both = filenames.journal(journal.journal_id), [journal.before, journal.behind]
+        yield _part(store, "journal", name, journal.journal_id, both, journal) | told
+    index = store.facts.index
+    if isinstance(index, IndexFacts):
+        told = {"records": index.count, "entries": index.count}
+        yield _part(store, "index", filenames.INDEX, 0, [index.runs], index) | told
+
+
+def _part(
+    store: StoreReport, side: str, name: str, number: int, some: Iterable[Runs], facts: Any
+) -> dict[str, Any]:
+    entries, bad = (sum(int(one[column].sum()) for one in some) for column in ("count", "bad"))
+    return {
+        "store": store.store,
+        "side": side,
+        "name": name,
+        "file": number,
+        "file_size": None,
+        "records": 0,
+        "entries": entries,
+        "size": 0,
+        "bad": bad,
+        "flaws": len(facts.flaws),
+        "unverified": sum(getattr(facts, "unverified", {}).values()),
+        "note": "",
+    }
+
+
+def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    written = [
+        {name: _text(value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in rows
+    ]
+    return pa.Table.from_pylist(written, schema)
+
+
+def _text(text: str) -> str:
+    """A path may be no UTF-8, and Arrow's texts are."""
+    return text.encode(errors="backslashreplace").decode()
