@@ -1,0 +1,122 @@
+"""The Java that Spark needs: where it is, and how old. Without a word of Java's own to the user."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+JAVA_MIN = 17
+
+_ASKED_S = 30
+_VERSION = re.compile(r'version "([^"]+)"')
+_RELEASE = re.compile(r'^JAVA_(?:RUNTIME_)?VERSION="([^"]+)"', re.MULTILINE)
+_FAMILIES = (
+    (("ubuntu",), "sudo apt-get install openjdk-17-jre-headless"),
+    (("debian",), "sudo apt-get install default-jre-headless"),
+    (("fedora", "rhel", "centos"), "sudo dnf install java-21-openjdk-headless"),
+    (("suse", "opensuse"), "sudo zypper install java-21-openjdk-headless"),
+    (("arch",), "sudo pacman -S jre21-openjdk-headless"),
+    (("alpine",), "sudo apk add openjdk21-jre-headless"),
+)
+
+
+class SparkUnavailable(Exception):
+    """Spark cannot run here; the message is one line that says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """One installed Java. `build` tells it from any other: what was prepared for another does not fit."""
+
+    home: Path
+    build: str
+
+    @property
+    def version(self) -> int:
+        """The major version: 17 of `17.0.15+6`, and 8 of `1.8.0_412`."""
+        first, second = [*re.findall(r"\d+", self.build), "0", "0"][:2]
+        return int(second if first == "1" else first)
+
+
+def find_java(
+    environment: Mapping[str, str] = os.environ, ask: Callable[[Path], str | None] | None = None
+) -> Java:
+    """The first that is new enough: that of JAVA_HOME, or the one on the PATH; else `SparkUnavailable`.
+
+    `ask` answers with the version of what stands in a directory, `None` where that is no Java.
+    """
+    too_old: Java | None = None
+    for home in _homes(environment):
+        build = (ask or _build_of)(home)
+        if build is None:
+            continue
+        java = Java(home, build)
+        if java.version >= JAVA_MIN:
+            return java
+        too_old = too_old or java
+    raise SparkUnavailable(_why(too_old))
+
+
+def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
+    if environment.get("JAVA_HOME"):
+        yield Path(environment["JAVA_HOME"])
+    found = shutil.which("java", path=environment.get("PATH", ""))
+    if found:
+        yield Path(found).resolve().parent.parent
+
+
+def _build_of(home: Path) -> str | None:
+    """What its `release` file says: a Java process only to ask would take a tenth of a second."""
+    if not (home / "bin/java").exists():
+        return None
+    try:
+        said = _RELEASE.findall((home / "release").read_text())
+    except (OSError, UnicodeDecodeError):
+        said = []
+    return max(said, key=len) if said else _asked(home / "bin/java")
+
+
+def _asked(program: Path) -> str | None:
+    """What it says itself; the stand-in that macOS has where Java is missing says nothing of the kind."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own Java
+            [program, "-version"], check=False, capture_output=True, text=True, timeout=_ASKED_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    said = _VERSION.search(done.stderr)
+    return said.group(1) if said and done.returncode == 0 else None
+
+
+def _why(too_old: Java | None) -> str:
+    found = "none was found" if too_old is None else f"{too_old.home} is Java {too_old.version}"
+    return f"Spark needs Java {JAVA_MIN} or newer, and {found}; to install one: {how_to_install()}"
+
+
+def how_to_install(platform: str = sys.platform, release: Path = Path("/etc/os-release")) -> str:
+    """The command that installs a Java on this system."""
+    if platform == "darwin":
+        return "brew install openjdk@17 && export JAVA_HOME=$(brew --prefix openjdk@17)"
+    like = _families(release)
+    for names, command in _FAMILIES:
+        if like.intersection(names):
+            return command
+    return "a package named like openjdk-17-jre-headless, and set JAVA_HOME"
+
+
+def _families(release: Path) -> set[str]:
+    try:
+        lines = release.read_text().splitlines()
+    except OSError:
+        return set()
+    fields = dict(line.split("=", 1) for line in lines if "=" in line)
+    return {word for key in ("ID", "ID_LIKE") for word in fields.get(key, "").strip('"').split()}

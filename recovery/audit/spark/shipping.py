@@ -1,0 +1,56 @@
+"""This package on the executors of a cluster: its own files in a zip, which Spark copies to each of them."""
+
+from __future__ import annotations
+
+import importlib
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import SparkFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark import SparkContext
+
+_PACKAGES = ("recovery", "storage")
+_NAME = "ledgerstore.zip"
+
+
+def ship(context: SparkContext) -> None:
+    """Makes the code importable wherever this context's tasks run. The packages it needs have to be there.
+
+    On this machine the workers import what is imported here; what came in a zip itself (`--py-files`)
+    is everywhere already.
+    """
+    is_there = any(uri.endswith(f"/{_NAME}") for uri in context.listFiles)
+    if is_there or not needs_shipping(context.master):
+        return
+    # Executors fetch it when their first task comes: it has to stay as long as the context.
+    directory = Path(SparkFiles.getRootDirectory()) / "sent"
+    directory.mkdir(exist_ok=True)
+    pack(directory / _NAME)
+    context.addPyFile(str(directory / _NAME))
+
+
+def needs_shipping(master: str) -> bool:
+    """Whether tasks run where this process' files may not be."""
+    is_here = master == "local" or master.startswith("local[")
+    return not is_here and all(root.is_dir() for root in _roots())
+
+
+def pack(archive: Path) -> None:
+    """The packages' files as one zip."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for root in _roots():
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and path.suffix != ".pyc":
+                    packed.write(path, path.relative_to(root.parent))
+
+
+def _roots() -> Iterator[Path]:
+    for name in _PACKAGES:
+        found = importlib.import_module(name).__file__
+        assert found is not None, "a package with an __init__"
+        yield Path(found).parent
