@@ -1,8 +1,8 @@
 """Places of entries, kept in memory in front of the index.
 
-The places of 1024 entries of a ledger make a block of 8 KiB. The first look-up in a block goes to the index,
-the second brings the whole block, and so does who asks for many. A block says where entries are and never
-that there is none: what it does not know, the index is asked.
+The places of 1024 entries of a ledger make a block of 8 KiB. The first look-ups in a block go to the index;
+when they have cost about what the block does, the next one brings all of it, and so does who asks for many.
+A block says where entries are and never that there is none: what it does not know, the index is asked.
 
 A look-up only leaves a note in its block that it was used. When one more does not fit, the oldest goes,
 unless it was used: then it loses the note, and is the newest again.
@@ -34,6 +34,10 @@ BLOCK_ENTRIES = 1024
 BLOCK_SIZE = (BLOCK_ENTRIES + 2) * 8 + 512
 """What a block takes in memory, with its place in the dict and the memory of a first look-up elsewhere."""
 
+LOOK_UPS = 24
+"""In a block, before it is brought: that takes as long as fifty of them, and of a store that is far larger
+than the cache most blocks are not asked again so soon."""
+
 _SHIFT = 10
 _IN_BLOCK = BLOCK_ENTRIES - 1
 _FEW = BLOCK_ENTRIES // 8
@@ -53,7 +57,8 @@ class LocationCache:
         self._index = index
         self._blocks_max = size_max_bytes // BLOCK_SIZE
         self._blocks: OrderedDict[_Block, array[int]] = OrderedDict()
-        self._looked_up: set[_Block] = set()
+        self._looked_up: dict[_Block, int] = {}
+        """How often, in blocks that are not here."""
 
     def find(self, ledger_id: int, entry_id: int) -> int | None:
         """The packed location of an entry; `None` if it has none."""
@@ -114,23 +119,24 @@ class LocationCache:
         location = self._index.find(key[0], entry_id)
         if location is None or not self._blocks_max:
             return location
-        if key in self._looked_up:
+        count = self._looked_up.get(key, 0) + 1
+        if count >= LOOK_UPS:
             self._filled(blocks, key)
         else:
-            self._remember(key)
+            self._remember(key, count)
         return location
 
-    def _remember(self, key: _Block) -> None:
-        if len(self._looked_up) >= self._blocks_max:
+    def _remember(self, key: _Block, count: int) -> None:
+        if len(self._looked_up) >= self._blocks_max and key not in self._looked_up:
             self._looked_up.clear()
-        self._looked_up.add(key)
+        self._looked_up[key] = count
 
     def _filled(self, blocks: OrderedDict[_Block, array[int]], key: _Block) -> array[int]:
         ledger_id, number = key
         first, count = number << _SHIFT, BLOCK_ENTRIES + 1
         pairs = self._index.places(ledger_id, first, count)
         places = _dense(pairs, first, count + 1)
-        self._looked_up.discard(key)
+        self._looked_up.pop(key, None)
         if pairs and self._blocks_max:
             self._make_room(blocks)
             blocks[key] = places

@@ -67,12 +67,23 @@ class Reading:
         place, following = self._cache.known(ledger_id, entry_id)
         log = self._logs.find(place >> 32)
         if log is None or not place:
-            return None
+            return self._looked_up(ledger_id, entry_id)
         size = following - place
         try:
             record = log.read((place & OFFSET) - LENGTH_WORD_SIZE, size if 0 < size <= _NEAR else _FIRST_READ)
         except OSError:
             return None
+        return plain.decode(record, ledger_id, entry_id)
+
+    def _looked_up(self, ledger_id: int, entry_id: int) -> Entry | None:
+        """The same, its place asked of the index, or its log not open yet."""
+        packed = self._cache.find(ledger_id, entry_id)
+        if packed is None:
+            return None
+        try:
+            record = self._logs.read(packed, _FIRST_READ)
+        except OSError as error:
+            raise _unreadable(ledger_id, entry_id, packed, str(error)) from error
         return plain.decode(record, ledger_id, entry_id)
 
     def record(self, ledger_id: int, entry_id: int) -> bytes | None:

@@ -26,6 +26,7 @@ from storage.errors import (
     NoSuchLedger,
     StoreClosed,
 )
+from storage.location_cache import LOOK_UPS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ def opened(kind: DigestType | None = None, count: int = COUNT) -> tuple[Site, St
 
 def warm(store: Store, ledger_id: int = 1) -> None:
     """Brings the places into the cache, and opens the logs."""
-    for number in (0, 0, COUNT - 1):
+    for number in (*[0] * LOOK_UPS, COUNT - 1):
         store.bookie.read(ledger_id, number)
 
 
