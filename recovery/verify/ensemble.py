@@ -68,9 +68,9 @@ class Ensembles:
         return found[-1] if found else None
 
     def places(self, segment: Segment, entry_id: int) -> Iterator[str]:
-        """The stores that have to hold an entry of that segment, in the order of its write set."""
+        """The stores that have to hold an entry of that segment, the same for all that are a step apart."""
         for number in range(self.write_quorum):
-            yield segment.stores[(entry_id + number) % self.size]
+            yield segment.stores[(entry_id % self.step + number) % self.size]
 
 
 @dataclass(frozen=True, slots=True)

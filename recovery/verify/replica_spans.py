@@ -1,14 +1,14 @@
 """Spans: pieces of ledgers in which every entry has to be on the same stores, for the same reason.
 
-A span ends where a segment does, and in an open ledger where what is confirmed ends, and what is settled. In a
-span the entries of one residue form a *group*: one write set, one answer to the question what is missing.
+A span ends where a segment does, and in an open ledger where what is confirmed ends, and what is settled. In
+a span the entries of one residue form a *group*: one write set, one answer to the question what is missing.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Spans:
     stores: Numbers
     """The numbers of the stores of all ensembles, one after the other."""
     group: Numbers
-    """The number of each span's first group; it has one for each residue. Behind the last the number of all."""
+    """The number of each span's first group, one for each residue; behind the last the number of all."""
 
     @property
     def step(self) -> Numbers:
@@ -157,10 +157,12 @@ def spans_of(
             place = places[owner.first_entry] if owner else 0
             told.append(_Span(number, first, last, place, one.size, *quorums, owed))
         low.append(len(told))
-    columns = np.array(told, dtype=np.int64).reshape(len(told), len(_Span._fields)).T
+    table = np.array(told, dtype=np.int64).reshape(len(told), len(_Span._fields))
+    columns = dict(zip(_Span._fields, table.T, strict=True))
     ledgers = ledgers_of(ensembles)
-    group = np.concatenate([[0], np.cumsum(ledgers.steps[columns[0]])]) if told else np.zeros(1, np.int64)
-    return Spans(ledgers, np.array(low), *columns, np.array(members, dtype=np.int64), group)
+    group = np.zeros(len(told) + 1, dtype=np.int64)
+    np.cumsum(ledgers.steps[columns["ledger"]], out=group[1:])
+    return Spans(ledgers, np.array(low), stores=np.array(members, dtype=np.int64), group=group, **columns)
 
 
 def _pieces(one: Ensembles, far: Progress, furthest: int) -> Iterator[tuple[int, int, Owed, Segment | None]]:
@@ -188,7 +190,3 @@ def _borders(one: Ensembles, far: Progress) -> list[tuple[int, int, Owed]]:
         (settled + 1, confirmed, Owed.ON_ITS_WAY),
         (confirmed + 1, _ENTRY_MAX, Owed.UNCONFIRMED),
     ]
-
-
-def no_numbers() -> Any:
-    return np.empty(0, dtype=np.int64)

@@ -1,0 +1,325 @@
+"""Too few copies and too many, against what every single entry says of itself."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from replicated import ENTRIES, STORES, Shelf, World, digest, random_world, sound
+
+from recovery.verify.ensemble import Ensembles, Progress, Segment
+from recovery.verify.finding import Severity
+from recovery.verify.replica_rules import judge
+from recovery.verify.runs import no_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from recovery.verify.finding import Finding
+    from recovery.verify.replica_rules import Judgement
+
+ERROR, WARNING, INFORMATION = Severity.ERROR, Severity.WARNING, Severity.INFORMATION
+
+# What a finding says, whatever its words: kind, severity, store, ledger, first, last, count, and the words.
+Said = tuple[str, Severity, str, int, int, int, int, str]
+
+
+def said(finding: Finding) -> Said:
+    assert finding.ledger_id is not None
+    assert finding.first_entry is not None
+    assert finding.last_entry is not None
+    return (
+        finding.kind,
+        finding.severity,
+        finding.store,
+        finding.ledger_id,
+        finding.first_entry,
+        finding.last_entry,
+        finding.count,
+        finding.detail,
+    )
+
+
+# ── the oracle: one entry at a time ─────────────────────────────────────────────────────────────────────────
+
+
+class Oracle:
+    """Says the same of a world without ever making an interval of it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.end = 2 * ENTRIES
+
+    def holders(self, ledger_id: int, entry_id: int) -> set[str]:
+        key = ledger_id, entry_id
+        return {
+            name
+            for name, shelf in self.world.shelves.items()
+            if key in shelf.entries and key not in shelf.bad
+        }
+
+    def owed(self, one: Ensembles, entry_id: int) -> str:
+        if one.segment_of(entry_id) is None:
+            return "before"
+        if one.last_entry is not None:
+            return "closed" if entry_id <= one.last_entry else "behind"
+        far = self.world.progress.get(one.ledger_id, Progress.least(one))
+        if entry_id <= min(far.settled, far.confirmed):
+            return "open"
+        if entry_id <= far.confirmed:
+            return "on its way"
+        held = [entry for entry in range(self.end) if self.holders(one.ledger_id, entry)]
+        return "unconfirmed" if held and entry_id <= max(held) else "nowhere"
+
+    def said(self) -> Iterator[Said]:
+        for one in self.world.ensembles:
+            for residue in range(one.step):
+                ids = range(residue, self.end, one.step)
+                for key, alike in groupby(ids, partial(self.key, one)):
+                    yield from self.of(one, list(alike), *key)
+
+    def key(self, one: Ensembles, entry: int) -> tuple[str, tuple[str, ...], int, frozenset[str]]:
+        owed, segment = self.owed(one, entry), one.segment_of(entry)
+        due = tuple(one.places(segment, entry)) if segment and owed not in ("before", "behind") else ()
+        return (
+            owed,
+            due,
+            segment.first_entry if segment else -1,
+            frozenset(self.holders(one.ledger_id, entry)),
+        )
+
+    def of(
+        self, one: Ensembles, ids: list[int], owed: str, due: tuple[str, ...], _: int, holders: frozenset[str]
+    ) -> Iterator[Said]:
+        where = one.ledger_id, ids[0], ids[-1], len(ids)
+        having = [store for store in due if store in holders]
+        beside = sorted(holders - set(due))
+        words = [f"should be on {', '.join(due)}; is on {', '.join(having) or 'none of them'}"]
+        words += [f"on {', '.join(beside)}, where it need not be"] if beside else []
+        words += [f"one entry in {one.step}"] if one.step > 1 and len(ids) > 1 else []
+        words += {
+            "open": ["the ledger is open"],
+            "on its way": ["the copy may be on its way"],
+            "unconfirmed": ["not known to be confirmed"],
+        }.get(owed, [])
+        for store in due:
+            if store not in holders and owed != "nowhere":
+                grave = self.severity(owed, len(having), one.ack_quorum)
+                yield "RPL-001", grave, f"/{store}", *where, "; ".join(words)
+
+    @staticmethod
+    def severity(owed: str, copies: int, ack: int) -> Severity:
+        if owed == "unconfirmed":
+            return INFORMATION
+        if owed == "closed" or copies < ack:
+            return ERROR
+        return WARNING if owed == "open" else INFORMATION
+
+    def spare(self) -> set[tuple[str, int, int]]:
+        """Every copy that nobody asked for."""
+        return {
+            (f"/{store}", one.ledger_id, entry)
+            for one in self.world.ensembles
+            for entry in range(self.end)
+            for store in self.holders(one.ledger_id, entry)
+            if store not in self.key(one, entry)[1]
+        }
+
+    def copies(self, one: Ensembles) -> tuple[int, ...]:
+        counts = [0] * (one.write_quorum + 1)
+        for entry in range(self.end):
+            owed, due, _, holders = self.key(one, entry)
+            if due and owed != "nowhere":
+                counts[len(holders & set(due))] += 1
+        return tuple(counts)
+
+
+def spelled_out(findings: list[Finding], ensembles: list[Ensembles]) -> list[tuple[str, int, int]]:
+    steps = {one.ledger_id: one.step for one in ensembles}
+    return [
+        (one.store, one.ledger_id, entry)
+        for one in findings
+        if one.ledger_id is not None and one.first_entry is not None and one.last_entry is not None
+        for entry in range(one.first_entry, one.last_entry + 1, steps[one.ledger_id])
+    ]
+
+
+def judged(world: World, seed: int = 0) -> Judgement:
+    return judge(world.ensembles, world.held(Random(seed)), world.progress)
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_what_is_said_of_runs_is_what_every_entry_says(part: int) -> None:
+    for seed in range(part * 200, part * 200 + 200):
+        random = Random(seed)
+        world = random_world(random)
+        judgement, oracle = judged(world, seed), Oracle(world)
+        findings = list(judgement.findings())
+        few = [one for one in findings if one.kind == "RPL-001"]
+        many = [one for one in findings if one.kind == "RPL-003"]
+        assert sorted(map(said, few)) == sorted(oracle.said()), seed
+        spare = spelled_out(many, world.ensembles)
+        assert len(spare) == len(set(spare)) == sum(one.count for one in many), seed
+        assert set(spare) == oracle.spare(), seed
+        covered = {one.ledger_id: one.copies for one in judgement.coverage()}
+        assert covered == {one.ledger_id: oracle.copies(one) for one in world.ensembles}, seed
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_how_the_entries_are_cut_into_runs_does_not_matter(seed: int) -> None:
+    world = random_world(Random(seed))
+    first, second = judged(world, 1), judged(world, 2)
+    assert sorted(map(said, first.findings())) == sorted(map(said, second.findings()))
+    assert first.stores() == second.stores()
+
+
+# ── planted ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+STRIPED = Ensembles(7, 2, 2, (Segment(0, STORES[:3]),), last_entry=20)
+WHOLE = Ensembles(8, 3, 2, (Segment(0, STORES[:3]), Segment(10, (STORES[0], STORES[3], STORES[2]))), 20)
+OPEN = Ensembles(9, 3, 2, (Segment(0, STORES[:3]),))
+
+
+def few(world: World) -> list[Said]:
+    findings = list(judged(world).findings())
+    assert {one.kind for one in findings} <= {"RPL-001"}
+    return sorted(map(said, findings))
+
+
+def test_nothing_is_said_of_what_is_where_it_should_be() -> None:
+    world = sound([STRIPED, WHOLE, OPEN], 15)
+    assert list(judged(world).findings()) == []
+    assert [one.copies for one in judged(world).coverage()] == [(0, 0, 21), (0, 0, 0, 21), (0, 0, 0, 15)]
+    assert judged(world).stores()["bk1"] == (14 + 21 + 15, 14 + 21 + 15, 0)
+    assert judged(world).unsettled() == ()
+
+
+def test_one_entry_is_missed_on_the_store_that_lost_it() -> None:
+    world = sound([STRIPED])
+    del world.shelves["bk2"].entries[7, 4]
+    told = "should be on bk2, bk3; is on bk3"
+    assert few(world) == [("RPL-001", ERROR, "/bk2", 7, 4, 4, 1, told)]
+
+
+def test_a_range_of_one_residue_is_one_finding() -> None:
+    world = sound([STRIPED])
+    for entry in (5, 8, 11):
+        del world.shelves["bk3"].entries[7, entry]
+    told = "should be on bk3, bk1; is on bk1; one entry in 3"
+    assert few(world) == [("RPL-001", ERROR, "/bk3", 7, 5, 11, 3, told)]
+
+
+def test_a_whole_store_is_missed_in_every_residue_it_shares() -> None:
+    world = sound([STRIPED])
+    world.shelves["bk1"] = Shelf()
+    assert [one[2:7] for one in few(world)] == [("/bk1", 7, 0, 18, 7), ("/bk1", 7, 2, 20, 7)]
+    assert judged(world).stores()["bk1"] == (14, 0, 0)
+
+
+def test_a_bad_entry_is_no_copy() -> None:
+    world = sound([WHOLE])
+    world.shelves["bk1"].bad.add((8, 12))
+    assert [one[2:7] for one in few(world)] == [("/bk1", 8, 12, 12, 1)]
+
+
+def test_an_entry_that_nobody_has_is_missed_on_each_store() -> None:
+    world = sound([WHOLE])
+    for shelf in world.shelves.values():
+        shelf.entries.pop((8, 3), None)
+    assert [one[2] for one in few(world)] == ["/bk1", "/bk2", "/bk3"]
+    assert judged(world).coverage()[0].copies == (1, 0, 0, 20)
+
+
+def test_a_copy_on_another_store_does_not_stand_in() -> None:
+    world = sound([STRIPED])
+    del world.shelves["bk2"].entries[7, 4]
+    world.shelves["bk1"].entries[7, 4] = digest(7, 4)
+    findings = {one.kind: one for one in judged(world).findings()}
+    assert findings["RPL-001"].detail == "should be on bk2, bk3; is on bk3; on bk1, where it need not be"
+    assert said(findings["RPL-003"])[1:] == (INFORMATION, "/bk1", 7, 4, 4, 1, "should be on bk2, bk3")
+
+
+def test_what_stands_behind_a_closed_ledger_or_before_it_is_a_copy_too_many() -> None:
+    late = Ensembles(5, 1, 1, (Segment(4, ("bk1",)),), last_entry=8)
+    world = sound([late])
+    world.shelves["bk1"].entries |= {(5, 2): 0, (5, 9): 0}
+    told = [(one.first_entry, one.detail) for one in judged(world).findings()]
+    assert told == [(2, "in front of the ledger's first segment"), (9, "behind the ledger's last entry")]
+
+
+@pytest.mark.parametrize(
+    ("lost", "progress", "grave"),
+    [
+        (("bk1",), Progress(9, 9), WARNING),
+        (("bk1", "bk2"), Progress(9, 9), ERROR),
+        (("bk1",), Progress(9, 7), INFORMATION),
+        (("bk1", "bk2"), Progress(9, 7), ERROR),
+        (("bk1", "bk2", "bk3"), Progress(7, 7), INFORMATION),
+        (("bk1",), Progress(7, 9), INFORMATION),
+    ],
+)
+def test_of_an_open_ledger_what_was_promised_counts(
+    lost: tuple[str, ...], progress: Progress, grave: Severity
+) -> None:
+    world = sound([OPEN], 12)
+    world.progress[9] = progress
+    for store in lost:
+        del world.shelves[store].entries[9, 8]
+    assert [one[1:4] for one in few(world)] == [(grave, f"/{store}", 9) for store in lost]
+
+
+def test_open_ledgers_whose_tail_has_holes_are_named() -> None:
+    world = sound([OPEN], 12)
+    del world.shelves["bk1"].entries[9, 8]
+    assert judged(world).unsettled() == (9,)
+    world.progress[9] = Progress(11, 11)
+    assert judged(world).unsettled() == ()
+
+
+def test_before_the_last_segment_an_open_ledger_is_confirmed() -> None:
+    changed = Ensembles(9, 2, 2, (Segment(0, ("bk1", "bk2")), Segment(6, ("bk1", "bk3"))))
+    world = sound([changed], 12)
+    del world.shelves["bk2"].entries[9, 5], world.shelves["bk3"].entries[9, 6]
+    assert [(one[1], one[4]) for one in few(world)] == [(ERROR, 5), (INFORMATION, 6)]
+
+
+def test_confirmed_entries_that_nobody_has_are_missed() -> None:
+    world = sound([OPEN], 5)
+    world.progress[9] = Progress(6, 6)
+    assert [one[1:6] for one in few(world)] == [(ERROR, f"/{store}", 9, 5, 6) for store in STORES[:3]]
+
+
+def test_the_largest_ids_there_are_can_be_counted() -> None:
+    last = 2**63 - 2
+    one = Ensembles(2**63 - 1, 2, 2, (Segment(0, ("bk1", "bk2")),), last)
+    world = World(
+        [one], {"bk1": Shelf({(one.ledger_id, last): 1, (one.ledger_id, 0): 1}), "bk2": Shelf()}, {}
+    )
+    assert [item[2:7] for item in few(world)] == [
+        ("/bk1", one.ledger_id, 1, last - 1, last - 1),
+        ("/bk2", one.ledger_id, 0, 0, 1),
+        ("/bk2", one.ledger_id, 1, last - 1, last - 1),
+        ("/bk2", one.ledger_id, last, last, 1),
+    ]
+
+
+def test_a_step_that_does_not_fit_is_refused() -> None:
+    world = sound([STRIPED])
+    held = world.held(Random(0))
+    runs = held[0].runs.copy()
+    runs["step"], runs["count"] = 2, 2
+    wrong = type(held[0])(
+        name="bk1", store="", runs=runs, prints=runs, bad_ledgers=held[0].bad_ledgers, bad_entries=np.empty(0)
+    )
+    with pytest.raises(ValueError, match="does not fit"):
+        judge(world.ensembles, [wrong, *held[1:]], {})
+
+
+def test_no_ledgers_and_no_stores_are_nothing() -> None:
+    assert list(judge([], [], {}).findings()) == []
+    assert judge([], [], {}).coverage() == ()
+    assert len(no_runs()) == 0

@@ -1,0 +1,131 @@
+"""Ledgers on several stores, entry by entry: random ones, and the same as runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recovery.verify.ensemble import Ensembles, Progress, Segment
+from recovery.verify.replica_rules import Held
+from recovery.verify.runs import RUN, mix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from random import Random
+
+    from recovery.verify.runs import Runs
+
+    Key = tuple[int, int]
+
+STORES = ("bk1", "bk2", "bk3", "bk4", "bk5", "bk6")
+ENTRIES = 24
+
+
+@dataclass
+class Shelf:
+    """One store: the digest of each entry it has; those that cannot be read; and further copies."""
+
+    entries: dict[Key, int] = field(default_factory=dict)
+    bad: set[Key] = field(default_factory=set)
+    doubles: list[Key] = field(default_factory=list)
+
+
+@dataclass
+class World:
+    ensembles: list[Ensembles]
+    shelves: dict[str, Shelf]
+    progress: dict[int, Progress]
+
+    def held(self, random: Random) -> list[Held]:
+        steps = {one.ledger_id: one.step for one in self.ensembles}
+        return [held(name, shelf, steps, random) for name, shelf in self.shelves.items()]
+
+
+def digest(ledger_id: int, entry_id: int) -> int:
+    return (ledger_id * 1_000_003 + entry_id * 7919) & 0xFFFF_FFFF
+
+
+def random_ensembles(random: Random, ledger_id: int) -> Ensembles:
+    size = random.randint(1, 5)
+    write = random.randint(1, size)
+    count = random.choice([1, 1, 2, 3, 4])
+    firsts = sorted(random.sample(range(1, ENTRIES), count - 1))
+    start = random.choice([0, 0, 0, min([*firsts, 4]) - 1])
+    segments = tuple(Segment(first, tuple(random.sample(STORES, size))) for first in (start, *firsts))
+    last = random.choice([None, random.randint(segments[-1].first_entry - 1, ENTRIES)])
+    return Ensembles(ledger_id, write, random.randint(1, write), segments, last)
+
+
+def sound(ensembles: Iterable[Ensembles], until: int = ENTRIES) -> World:
+    """Every entry where it should be; of open ledgers all up to `until`."""
+    world = World(list(ensembles), {name: Shelf() for name in STORES}, {})
+    for one in world.ensembles:
+        for entry_id, segment in owed(one, until):
+            for store in one.places(segment, entry_id):
+                world.shelves[store].entries[one.ledger_id, entry_id] = digest(one.ledger_id, entry_id)
+    return world
+
+
+def owed(one: Ensembles, until: int) -> Iterator[tuple[int, Segment]]:
+    for entry_id in range(until if one.last_entry is None else one.last_entry + 1):
+        segment = one.segment_of(entry_id)
+        if segment is not None:
+            yield entry_id, segment
+
+
+def random_world(random: Random) -> World:
+    """Copies that are missing, too many, bad, twice; progress of any kind."""
+    ids = random.sample(range(10), random.randint(1, 3))
+    world = sound([random_ensembles(random, ledger_id) for ledger_id in ids], random.randint(0, ENTRIES))
+    share = random.choice([0.0, 0.02, 0.3])
+    for shelf in world.shelves.values():
+        for key in list(shelf.entries):
+            if random.random() < share:
+                del shelf.entries[key]
+            elif random.random() < share / 2:
+                shelf.bad.add(key)
+            elif random.random() < share / 2:
+                shelf.doubles.append(key)
+        for _ in range(random.choice([0, 0, 6])):
+            key = random.choice([*ids, 99]), random.randrange(ENTRIES + 6)
+            shelf.entries[key] = digest(*key)
+    for one in world.ensembles:
+        if one.last_entry is None and random.random() < 0.7:
+            confirmed = random.randint(one.segments[-1].first_entry - 1, ENTRIES + 2)
+            world.progress[one.ledger_id] = Progress(confirmed, confirmed - random.choice([0, 0, 2, 5]))
+    return world
+
+
+def held(name: str, shelf: Shelf, steps: dict[int, int], random: Random) -> Held:
+    entries = {key: None if key in shelf.bad else value for key, value in shelf.entries.items()}
+    runs = random_runs(entries, steps, random)
+    doubles = random_runs({key: shelf.entries[key] for key in shelf.doubles}, steps, random)
+    runs = np.concatenate([runs, doubles])
+    bad = np.array(sorted(shelf.bad), dtype=np.int64).reshape(-1, 2)
+    return Held(
+        name=name, store=f"/{name}", runs=runs, prints=runs, bad_ledgers=bad[:, 0], bad_entries=bad[:, 1]
+    )
+
+
+def random_runs(entries: dict[Key, int | None], steps: dict[int, int], random: Random) -> Runs:
+    """The same entries as runs: cut anywhere, in any order, some of them of consecutive ids."""
+    left, rows = dict(entries), []
+    for ledger_id, entry_id in sorted(entries):
+        if (ledger_id, entry_id) not in left:
+            continue
+        step = random.choice([steps.get(ledger_id, 1), steps.get(ledger_id, 1), 1])
+        ids = [entry_id]
+        while (ledger_id, ids[-1] + step) in left and random.random() < 0.9:
+            ids.append(ids[-1] + step)
+        rows.append(run(ledger_id, step, ids, [left.pop((ledger_id, one)) for one in ids]))
+    random.shuffle(rows)
+    return np.array(rows, dtype=RUN)
+
+
+def run(ledger_id: int, step: int, ids: list[int], digests: list[int | None]) -> tuple[int, ...]:
+    good = [(one, value) for one, value in zip(ids, digests, strict=True) if value is not None]
+    fingerprint = np.bitwise_xor.reduce(mix([ledger_id] * len(good), *zip(*good, strict=True))) if good else 0
+    bad = len(ids) - len(good)
+    return (0, ledger_id, step, ids[0], ids[-1], len(ids), 0, 0, int(fingerprint), bad)
