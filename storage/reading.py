@@ -80,11 +80,7 @@ class Reading:
         packed = self._cache.find(ledger_id, entry_id)
         if packed is None:
             return None
-        try:
-            record = self._logs.read(packed, _FIRST_READ)
-        except OSError as error:
-            raise _unreadable(ledger_id, entry_id, packed, str(error)) from error
-        return plain.decode(record, ledger_id, entry_id)
+        return plain.decode(self._record_at(packed, ledger_id, entry_id), ledger_id, entry_id)
 
     def record(self, ledger_id: int, entry_id: int) -> bytes | None:
         """The record, nothing of it verified yet; `None` if there is no such entry."""
