@@ -15,7 +15,7 @@ from recovery.verify.parts import IndexPart, JournalPart, LogPart
 from recovery.verify.runs import merged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from recovery.audit.ground import Ground, LogFile
     from recovery.verify.finding import Finding
@@ -107,8 +107,8 @@ def _last_stop(parts: Sequence[LogPart]) -> Stop | None:
     return next((part.stop for part in parts if part.stop is not None), None)
 
 
-def _summed(counts: Iterable[object]) -> dict[int, int]:
+def _summed(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
     total: Counter[int] = Counter()
     for one in counts:
-        total.update(one)  # type: ignore[arg-type]
+        total.update(one)
     return dict(total)

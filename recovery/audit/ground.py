@@ -18,18 +18,18 @@ from recovery.past import latest_rows
 from recovery.verify.catalogue import KINDS
 from recovery.verify.facts import NotLookedAt, Owner
 from recovery.verify.finding import Severity
-from storage import cookie, filenames, journals, ledger_rows
+from storage import cookie, filenames, ledger_rows
 from storage.codec import entrylog as codec
 from storage.codec.cookie import Cookie
 from storage.codec.mark import EmptyMark, Mark
 from storage.cookie import NoCookie
 from storage.entry import DigestType
-from storage.entry_logs import log_ids
 from storage.errors import CorruptionError, NewerFormat, NotAStore
 from storage.filenames import FileKind
 from storage.lastmark import NoMark, newest_named
 from storage.outcome import Damaged, Flaw, Torn
 from storage.position import START, JournalPosition
+from storage.posix_files import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -165,7 +165,7 @@ class _Survey:
         return Owner.OURS
 
     def _unindexed(self, state: IndexState) -> list[int]:
-        return [one for one in self._log_ids() if one not in state.log_ends]
+        return [one for one in self._held.log_ids if one not in state.log_ends]
 
     def _declared(self, owner: Owner, rows: Mapping[int, LedgerRow]) -> Ways:
         declared = {one: row.digest_type for one, row in rows.items() if row.digest_type is not None}
@@ -241,18 +241,16 @@ class _Survey:
 
     # ── entry logs ───────────────────────────────────────────────────────────────────────────────────
 
-    def _log_ids(self) -> list[int]:
-        return log_ids(self._layout.ledgers)
-
     def _header(self, log_id: int) -> FoundHeader:
         try:
-            with self._layout.ledgers.open(filenames.entry_log(log_id)) as file:
+            with open_file(self._held.log_path(log_id)) as file:
                 return codec.decode_header(file.read(0, codec.HEADER_SIZE))
-        except FileNotFoundError:
-            return codec.EmptyLog()
+        except OSError as error:
+            # Whoever is to read it will say so too.
+            return Damaged(0, Flaw.FILE_SHORT, error.strerror or str(error))
 
     def _logs(self, owner: Owner, mark: LoadedMark, state: IndexState | None) -> Iterator[LogFile]:
-        ids = in_order(self._log_ids())
+        ids = in_order(self._held.log_ids)
         headers = {one: self._header(one) for one in ids}
         ends = self._log_ends(owner, mark, state, headers)
         newest = ids[-1] if ids else None
@@ -294,7 +292,7 @@ class _Survey:
     # ── journals ─────────────────────────────────────────────────────────────────────────────────────
 
     def _journals(self, replay_from: JournalPosition) -> Iterator[JournalFile]:
-        for journal_id in journals.journal_ids(self._layout.journal):
+        for journal_id in self._held.journal_ids:
             path = self._held.journal_path(journal_id)
             start = None if journal_id < replay_from.journal_id else 0
             if journal_id == replay_from.journal_id:
