@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from storage.index import Index, IndexPlace
 
 _OURS = frozenset(
-    {filenames.LOCK, filenames.JOURNAL_DIRECTORY, filenames.LEDGER_DIRECTORY, filenames.QUARANTINE}
+    {
+        filenames.LOCK,
+        filenames.JOURNAL_DIRECTORY,
+        filenames.LEDGER_DIRECTORY,
+        filenames.QUARANTINE,
+        filenames.AUDIT_LINKS,
+    }
 )
 HOST = "ledgerstore:0"
 """In the cookies of a store that no bookie has ever had: no bookie answers to it."""

@@ -23,6 +23,7 @@ LAST_MARK = "lastMark"
 LEDGER_ROWS = "ledgers.rows"
 INDEX = "index"
 QUARANTINE = "quarantine"
+AUDIT_LINKS = "audit.links"
 DIRTY = "DIRTY"
 BOOKIE_STATUS = "BOOKIE_STATUS"
 

@@ -33,8 +33,10 @@ from storage.lmdb_environment import (
     open_environment,
     view_environment,
 )
+from storage.lmdb_leaves import DATA as _DATA
 from storage.outcome import Damaged, Flaw
 from storage.page_sums import PageSums
+from storage.posix_files import PosixDirectory, open_file
 
 if TYPE_CHECKING:
     import os
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 
     _Commit = Callable[[Batch, bytes | None], None]
 
-_DATA = "data.mdb"
 _DRAFT = filenames.draft(filenames.INDEX)
 _DAMAGED = filenames.damaged(filenames.INDEX)
 _LEDGERS_AT_ONCE = 1000
@@ -133,6 +134,15 @@ class LmdbPlace:
         _empty(inner)
         environment = make_environment(self._path / _DRAFT, self._map_size)
         return LmdbDraft(self, environment, inner, self._directory)
+
+
+def open_copy(path: str | os.PathLike[str], map_size: int = 64 << 30) -> LmdbIndex | Damaged:
+    """What `LmdbIndex.copy` has made in that directory, for reading only. Verifies none of its pages."""
+    environment = _checked(view_environment(Path(path), map_size))
+    if isinstance(environment, Damaged):
+        return environment
+    inner = PosixDirectory(path)
+    return LmdbIndex(environment, None, inner, inner)
 
 
 def _verified(inner: Directory, data: ReadFile) -> PageSums | Damaged:
@@ -324,6 +334,20 @@ class LmdbIndex:
             self._sums.note()
         finally:
             self._committing.leave()
+
+    @property
+    def is_beside_a_writer(self) -> bool:
+        """Of one that is viewed: whether another process has it open for writing."""
+        return self._environment.is_locked
+
+    def copy(self, path: os.PathLike[str]) -> bool:
+        """Copies it into an empty directory, where it lies still. `False`: not to be used, but to be made
+        again, since a writer has come who did not know of the reading."""
+        self._environment.copy(path)
+        if self.is_beside_a_writer:
+            return True
+        with self._inner.open(_DATA) as data, open_file(Path(path) / _DATA) as copied:
+            return page_sums.read_head(data) == page_sums.read_head(copied)
 
     def sync(self) -> None:
         self._environment.sync()
