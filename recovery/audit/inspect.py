@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.ground import Ground
     from recovery.audit.task import Engine, Task
+    from recovery.verify.finding import Finding
 
 
 def _nowhere(_: Progress) -> None:
@@ -80,10 +81,12 @@ class Asked:
 def inspect(asked: Asked) -> AuditReport:
     """Looks at the stores. Raises `NotAStore` where there is none; whatever is wrong in one is a finding."""
     started, clock = _now(), time.monotonic()
-    with ExitStack() as held:
-        inspection = _Inspection(asked, held)
-        stores = inspection.run()
-    findings = tuple(sorted((one for store in stores for one in store.findings), key=order))
+    meter = _Meter(asked.watch)
+    stores = _look(asked, meter)
+    changing = tuple(store.store for store in stores if store.is_live and _is_wrong(store.findings))
+    if changing:
+        again = {store.store: store for store in _look(replace(asked, paths=changing), meter)}
+        stores = tuple(_confirmed(store, again.get(store.store)) for store in stores)
     return AuditReport(
         stores=stores,
         engine=asked.engine.name,
@@ -91,9 +94,32 @@ def inspect(asked: Asked) -> AuditReport:
         ended=_now(),
         argv=asked.argv,
         seconds=time.monotonic() - clock,
-        bytes_read=inspection.bytes_read,
-        findings=findings,
+        bytes_read=meter.everything,
+        findings=tuple(sorted((one for store in stores for one in store.findings), key=order)),
     )
+
+
+def _look(asked: Asked, meter: _Meter) -> tuple[StoreReport, ...]:
+    with ExitStack() as held:
+        return _Inspection(asked, held, meter).run()
+
+
+def _is_wrong(findings: Sequence[Finding]) -> bool:
+    return any(one.is_wrong for one in findings)
+
+
+def _confirmed(store: StoreReport, again: StoreReport | None) -> StoreReport:
+    """Of a store that somebody writes to: without what was different when it was looked at once more."""
+    if again is None:
+        return store
+    seen = {_identity(one) for one in again.findings}
+    findings = tuple(one for one in store.findings if not one.is_wrong or _identity(one) in seen)
+    return replace(store, findings=findings, checks=checks(store.facts, findings))
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    ids = finding.ledger_id, finding.first_entry, finding.last_entry
+    return finding.kind, finding.file, finding.offset, *ids
 
 
 def _now() -> str:
@@ -123,15 +149,11 @@ class _Meter:
 class _Inspection:
     """One look at all the stores that were asked for."""
 
-    def __init__(self, asked: Asked, held: ExitStack) -> None:
+    def __init__(self, asked: Asked, held: ExitStack, meter: _Meter) -> None:
         self._asked = asked
-        self._meter = _Meter(asked.watch)
+        self._meter = meter
         self._grounds = [self._ground(path, held) for path in asked.paths]
         self._gathered = [Gathered(ground) for ground in self._grounds]
-
-    @property
-    def bytes_read(self) -> int:
-        return self._meter.everything
 
     def run(self) -> tuple[StoreReport, ...]:
         clock = time.monotonic()

@@ -48,13 +48,15 @@ def covers(runs: Iterable[Runs]) -> Iterator[Cover]:
     """For each ledger in the runs what they cover together. Only runs whose ids follow each other count."""
     rows = np.concatenate([no_runs(), *runs])
     rows = rows[rows["step"] == 1]
+    if not len(rows):
+        return
     rows = rows[np.lexsort((rows["first"], rows["ledger"]))]
     ledgers, begins = np.unique(rows["ledger"], return_index=True)
     ends = np.append(begins[1:], len(rows))
     for ledger_id, begin, end in zip(ledgers.tolist(), begins.tolist(), ends.tolist(), strict=True):
         firsts, lasts = rows["first"][begin:end], np.maximum.accumulate(rows["last"][begin:end])
         # Between two of the same interval no id is missing.
-        opens = np.concatenate([[True], firsts[1:] > lasts[:-1] + 1])
+        opens = np.concatenate([[True], firsts[1:] - 1 > lasts[:-1]])
         closes = np.append(opens[1:], True)
         yield Cover(ledger_id, firsts[opens], lasts[closes])
 
