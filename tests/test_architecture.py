@@ -33,6 +33,7 @@ ADAPTERS = {
     "gate",
     "lmdb_environment",
     "lmdb_index",
+    "lmdb_leaves",
     "lmdb_walk",
     "mapped_file",
     "page_sums",
