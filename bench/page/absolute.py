@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from page import wording
 from page.looks import look, swatch
 from page.wording import share
-from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
+from recovery.page.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from page.scale import log_over
 from page.standing import Group
 from page.verdict import SIGNS, css_class
 from page.wording import share
-from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
+from recovery.page.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

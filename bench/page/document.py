@@ -12,7 +12,7 @@ from page.settings import again, settings
 from page.standing import Score, standings
 from page.style import head
 from page.verdict import verdict
-from recovery.crashlab.report.markup import tag
+from recovery.page.markup import tag
 
 if TYPE_CHECKING:
     from page.run import Said

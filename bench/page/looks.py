@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recovery.crashlab.report.markup import Markup, tag
+from recovery.page.markup import Markup, tag
 
 _CIRCLE = "M-4.2 0a4.2 4.2 0 1 0 8.4 0a4.2 4.2 0 1 0 -8.4 0z"
 _SQUARE = "M-3.7 -3.7h7.4v7.4h-7.4z"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from page.looks import look, marker
 from page.scale import Log, apart, thinned
 from page.wording import compact, share
-from recovery.crashlab.report.markup import Markup, joined, tag
+from recovery.page.markup import Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from page import wording
 from page.curves import along, curves
 from page.panel import Panel, draw
 from page.scale import cost_over, log_over
-from recovery.crashlab.report.markup import Markup, tag
+from recovery.page.markup import Markup, tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from page.looks import swatch
-from recovery.crashlab.report.markup import Markup, tag
+from recovery.page.markup import Markup, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

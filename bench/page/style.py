@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recovery.crashlab.report.markup import Markup, tag
+from recovery.page.markup import Markup, tag
 
 _SHEET = Path(__file__).with_name("page.css")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"

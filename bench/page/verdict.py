@@ -9,8 +9,8 @@ from result import Verdict
 
 from page import wording
 from page.standing import Tone
-from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
-from recovery.crashlab.report.wording import counted
+from recovery.page.markup import NOTHING, Markup, joined, tag
+from recovery.page.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

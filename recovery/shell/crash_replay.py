@@ -115,7 +115,7 @@ def _show(row: Row, form: Form) -> None:
 def _tell(row: Row) -> None:
     image = "made again, byte for byte" if row["same_image"] else "NOT the one that was kept"
     lines = {"was": row["cause"], "image": image, "store": f"it {row['shown']}", "now": row["breach"]}
-    from recovery.crashlab.report.wording import line
+    from recovery.page.wording import line
 
     for name, words in lines.items():
         if words is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from recovery.crashlab.numbers import Status
 from recovery.crashlab.report import figures
-from recovery.crashlab.report.wording import counted, line
+from recovery.page.wording import counted, line
 from recovery.shell.columns import Align, Column, Tone, numbers
 from recovery.shell.entry_cells import free_text
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from recovery.crashlab.numbers import LayerNumbers, Status
-from recovery.crashlab.report.wording import counted, duration, grouped, rate
+from recovery.page.wording import counted, duration, grouped, rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

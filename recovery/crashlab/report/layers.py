@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from recovery.crashlab.numbers import Status
 from recovery.crashlab.report import figures
-from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
 from recovery.crashlab.report.style import bar, hue, key, stack
-from recovery.crashlab.report.wording import grouped
+from recovery.page.markup import NOTHING, Markup, joined, tag
+from recovery.page.wording import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recovery.crashlab.report import figures
-from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
 from recovery.crashlab.report.style import hue
-from recovery.crashlab.report.wording import counted, duration
+from recovery.page.markup import NOTHING, Markup, joined, tag
+from recovery.page.wording import counted, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

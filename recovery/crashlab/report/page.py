@@ -6,12 +6,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from recovery.crashlab.report.layers import layers
-from recovery.crashlab.report.markup import Markup, tag
 from recovery.crashlab.report.mutants import mutants
-from recovery.crashlab.report.style import head, script
+from recovery.crashlab.report.style import CSS, SCRIPT
 from recovery.crashlab.report.summary import summary
 from recovery.crashlab.report.timeline import places_of, timelines
 from recovery.crashlab.report.violations import violations
+from recovery.page.document import document
+from recovery.page.markup import tag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +34,4 @@ def render(numbers: LabNumbers, traces: Mapping[str, str] = _NO_TRACES) -> str:
         timelines(numbers),
         mutants(numbers),
     )
-    return _document(title, body)
-
-
-def _document(title: str, body: Markup) -> str:
-    return f'<!DOCTYPE html>\n<html lang="en">{head(title)}<body>{body}{script()}</body></html>\n'
+    return document(title, CSS, SCRIPT, body)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING
 
-from recovery.crashlab.report.markup import Markup, joined, tag
+from recovery.page.markup import Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-from hashlib import sha256
-
-from recovery.crashlab.report.markup import Markup, joined, tag
+from recovery.page.markup import Markup, joined, tag
 
 _LIGHT = """
 --paper:#f6f7f9;--card:#fff;--ink:#14181f;--soft:#59626f;--faint:#8b94a1;--line:#dfe3e9;--band:#f0f2f5;
@@ -234,25 +231,6 @@ view.setAttribute('width',Math.min(full,scroll.clientWidth))};
  scroll.addEventListener('scroll',move);addEventListener('resize',move);move();
 });
 """
-
-
-def head(title: str) -> Markup:
-    """The head of the page. Its policy forbids every fetch, and every script but the one that stands here."""
-    digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    lines = (
-        '<meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        tag("title", title),
-        f"<style>{CSS}</style>",
-    )
-    return Markup(f"<head>{''.join(lines)}</head>")
-
-
-def script() -> Markup:
-    """The script, for the end of the page."""
-    return Markup(f"<script>{SCRIPT}</script>")
 
 
 def hue(layer: str) -> str:

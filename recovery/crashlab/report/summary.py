@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from recovery.crashlab.report import figures
 from recovery.crashlab.report.figures import Tone
-from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
-from recovery.crashlab.report.wording import counted, grouped
+from recovery.page.markup import NOTHING, Markup, joined, tag
+from recovery.page.wording import counted, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from recovery.crashlab.numbers import Status
 from recovery.crashlab.report import figures
 from recovery.crashlab.report.figures import Tone
 from recovery.crashlab.report.violations import commands
-from recovery.crashlab.report.wording import counted, grouped, line, plural
+from recovery.page.wording import counted, grouped, line, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from recovery.crashlab.numbers import TimelineEvent
 from recovery.crashlab.report import figures, lanes, shapes
-from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
 from recovery.crashlab.report.shapes import LANE, Spot
-from recovery.crashlab.report.wording import counted, duration, grouped, line, shortened, size
+from recovery.page.markup import NOTHING, Markup, joined, tag
+from recovery.page.wording import counted, duration, grouped, line, shortened, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

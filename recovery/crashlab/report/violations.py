@@ -7,9 +7,9 @@ import shlex
 from typing import TYPE_CHECKING
 
 from recovery.crashlab.report import figures
-from recovery.crashlab.report.markup import NOTHING, Markup, joined, tag
 from recovery.crashlab.report.style import hue
-from recovery.crashlab.report.wording import counted, line
+from recovery.page.markup import NOTHING, Markup, joined, tag
+from recovery.page.wording import counted, line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

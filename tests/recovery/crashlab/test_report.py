@@ -26,7 +26,8 @@ from recovery.crashlab.numbers import (
     WorkloadNumbers,
     load,
 )
-from recovery.crashlab.report import figures, lanes, page, text, timeline, wording
+from recovery.crashlab.report import figures, lanes, page, text, timeline
+from recovery.page import wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -432,26 +433,12 @@ def test_a_rare_call_is_drawn_too(name: str) -> None:
     assert html.escape(workload.timeline[0].text) in page.render(replace(EMPTY, workloads=[workload]))
 
 
-# ── words ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_numbers_are_written_for_people() -> None:
-    assert wording.counted(1, "entry") == "1 entry"
-    assert wording.counted(1200, "entry") == "1,200 entries"
-    assert [wording.duration(seconds) for seconds in (1.25, 600, 36_000)] == ["1.2 s", "10.0 min", "10.0 h"]
-    assert [wording.size(count) for count in (1, 4096, 3 << 20)] == ["1 byte", "4.0 KiB", "3.0 MiB"]
-    assert [wording.rate(number) for number in (7.46, 212.4)] == ["7.5", "212"]
-
-
-def test_a_long_name_keeps_both_its_ends() -> None:
-    assert wording.shortened("0000000000000001.txn", 12) == "0000…001.txn"
-    assert wording.shortened("short", 12) == "short"
-
-
 def test_the_report_needs_the_numbers_and_the_standard_library_only() -> None:
     for module in Path(page.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(module.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 package = node.module.partition(".")[0]
-                ours = node.module.startswith(("recovery.crashlab.report", "recovery.crashlab.numbers"))
+                ours = node.module.startswith(
+                    ("recovery.crashlab.report", "recovery.crashlab.numbers", "recovery.page")
+                )
                 assert ours or package in sys.stdlib_module_names, node.module
