@@ -1,0 +1,172 @@
+"""Blocks of journals, and whole journals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recovery.audit.faults.in_blocks import BLOCK_SIZE
+from recovery.audit.faults.in_journals import BESIDE
+from recovery.audit.faults.kinds import Fault
+from recovery.audit.faults.planted import Extent, Planted, Told, kinds
+from recovery.audit.faults.regions import Region, chain_ends, region_of
+from recovery.audit.faults.site import NoPlace
+
+if TYPE_CHECKING:
+    from recovery.audit.faults.chart import Chart
+    from recovery.audit.faults.journal_chart import JournalChart
+    from recovery.audit.faults.planted import Wanted
+    from recovery.audit.faults.site import Site
+
+_TRIES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A group that a block has hit, in a journal without seals a record; `at` is its first changed byte."""
+
+    start: int
+    at: int
+    end: int
+
+
+def plant(site: Site, fault: Fault) -> Planted:
+    """Puts other bytes in the place of one block."""
+    for _ in range(_TRIES):
+        journal = site.choose([one for one in site.chart.journals if one.items])
+        start = site.choose(range(0, journal.end, BLOCK_SIZE))
+        start = max(start, journal.start)
+        old = _read(site, journal, start)[: journal.end - start]
+        new = _other_block(site, fault, journal, start)[: len(old)].ljust(len(old), b"\0")
+        hits = _hits(journal, start, old, new)
+        if hits:
+            break
+    else:
+        raise NoPlace
+    site.copy.patch(site.journal_path(journal), start, new)
+    return Planted(
+        fault=fault,
+        file=journal.name,
+        offset=start,
+        end=start + len(new),
+        wanted=_wanted(site.chart, journal, hits),
+        collateral=BESIDE,
+        words=f"{len(hits)} groups, {region_of(site.chart, journal, hits[0].start).value}",
+    )
+
+
+def _other_block(site: Site, fault: Fault, journal: JournalChart, start: int) -> bytes:
+    if fault is Fault.JOURNAL_ZEROED:
+        return bytes(BLOCK_SIZE)
+    if fault is Fault.JOURNAL_MISDIRECTED:
+        return _read(site, journal, site.choose(range(0, journal.end, BLOCK_SIZE)))
+    others = [one for one in site.chart.journals if one.end > start and one is not journal]
+    return _read(site, site.choose(others), start)
+
+
+def _read(site: Site, journal: JournalChart, at: int) -> bytes:
+    with site.journal_path(journal).open("rb") as file:
+        file.seek(at)
+        return file.read(BLOCK_SIZE - at % BLOCK_SIZE)
+
+
+def _hits(journal: JournalChart, start: int, old: bytes, new: bytes) -> list[Hit]:
+    changed = [start + number for number, (was, now) in enumerate(zip(old, new, strict=True)) if was != now]
+    hits: dict[int, Hit] = {}
+    for at in changed:
+        if hits and at < max(hit.end for hit in hits.values()):
+            continue
+        group_start, end = journal.group_of(at)
+        hits.setdefault(group_start, Hit(group_start, at, end))
+    return list(hits.values())
+
+
+def _wanted(chart: Chart, journal: JournalChart, hits: list[Hit]) -> tuple[Wanted, ...]:
+    if not journal.is_ours:
+        hits = _provable(journal, hits)[:1]  # in front of the next one that proves itself nothing is sure
+    start = hits[0].start if hits else 0
+    end = hits[-1].end if hits else 0
+    return tuple(
+        (_told(chart, journal, hit, (start, end)),)
+        for hit in hits
+        if region_of(chart, journal, hit.start) is not Region.VOID
+    )
+
+
+def _provable(journal: JournalChart, hits: list[Hit]) -> list[Hit]:
+    starts = {item.offset for item in journal.items if item.is_padding or item.digest is not None}
+    return [hit for hit in hits if hit.start in starts]
+
+
+def _told(chart: Chart, journal: JournalChart, hit: Hit, hole: tuple[int, int]) -> Told:
+    region = region_of(chart, journal, hit.start)
+    start, end = hole
+    found = region.kinds
+    if not journal.is_ours or region is Region.LAST or not journal.seals:
+        end = journal.size
+    if not journal.is_ours:
+        start = journal.start
+        found |= kinds("JRN-001") if _is_last(journal, hit) else kinds()
+    if hit.start < journal.start or not any(seal.group_start == hit.start for seal, _ in journal.seals):
+        found |= kinds("JRN-002", "JRN-003", "JRN-005") if journal.is_ours else kinds()
+        end = journal.size
+    return Told(kinds=found, file=journal.name, extent=Extent(start, hit.at, end))
+
+
+def _is_last(journal: JournalChart, hit: Hit) -> bool:
+    """Whether the block may have taken along everything that proves itself."""
+    return not any(item.digest is not None and item.offset >= hit.at + BLOCK_SIZE for item in journal.items)
+
+
+def cut(site: Site, fault: Fault) -> Planted:
+    """The file ends inside what was written to it; one of ours perhaps in the zeros behind that."""
+    journal = site.choose([one for one in site.chart.journals if one.items])
+    item = site.choose(journal.items)
+    at = site.dice.randrange(item.offset + 1, item.end)
+    if journal.is_ours and site.dice.random() < 0.3 and journal.end < journal.size:
+        at = site.dice.randrange(journal.end, journal.size)
+    site.copy.cut(site.journal_path(journal), at)
+    start, _ = journal.group_of(at) if at < journal.end else (journal.end, 0)
+    return Planted(
+        fault=fault,
+        file=journal.name,
+        offset=at,
+        end=journal.size,
+        wanted=_wanted_of_a_cut(site.chart, journal, start, at),
+        collateral=BESIDE | kinds("MRK-004"),
+        words=region_of(site.chart, journal, start).value,
+    )
+
+
+def _wanted_of_a_cut(chart: Chart, journal: JournalChart, start: int, at: int) -> tuple[Wanted, ...]:
+    region = region_of(chart, journal, start)
+    if region is Region.VOID:
+        return ()
+    found = region.kinds
+    if journal.is_ours and region is Region.LAST:
+        found = kinds("JRN-003")  # it was as long as it is to be before it had its name
+    if not journal.is_ours:
+        item = next(one for one in journal.items if one.offset <= at < one.end)
+        if item.is_padding:
+            return ()  # only what a bookie does not read is missing
+        found |= kinds("JRN-001") if region is not Region.BEFORE else kinds()
+        start = journal.start
+    return ((Told(kinds=found, file=journal.name, extent=Extent(start, at, journal.size + 1)),),)
+
+
+def missing(site: Site, fault: Fault) -> Planted:
+    """A journal is gone that mark, trailer or chain name."""
+    chart = site.chart
+    named = {chart.position.journal_id, *chain_ends(chart)}
+    if chart.mark is not None and chart.mark.trailer is not None:
+        named.add(chart.mark.trailer.newest_journal)
+    journals = [one for one in chart.journals if one.journal_id in named]
+    journal = site.choose([one for one in journals if one.journal_id >= chart.position.journal_id > 0])
+    site.copy.remove(site.journal_path(journal))
+    told = Told(kinds=kinds("MRK-002"), file=journal.name)
+    return Planted(
+        fault=fault,
+        file=journal.name,
+        wanted=((told,),),
+        collateral=kinds("JRN-003", "JRN-006", "MRK-004"),
+    )

@@ -1,0 +1,174 @@
+"""The mark: moved, damaged, cut, gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from recovery.audit.faults.kinds import Fault
+from recovery.audit.faults.planted import Planted, Told, kinds
+from recovery.audit.faults.site import NoPlace
+from storage import filenames
+from storage.codec import mark as codec
+from storage.position import JournalPosition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from recovery.audit.faults.chart import Chart
+    from recovery.audit.faults.site import Site
+    from storage.codec.mark import Mark
+
+_WORD = 4
+
+
+def _path(chart: Chart) -> Path:
+    return chart.ledgers / filenames.LAST_MARK
+
+
+def _mark(site: Site) -> Mark:
+    if site.chart.mark is None:
+        raise NoPlace
+    return site.chart.mark
+
+
+def _moved(site: Site, fault: Fault, position: JournalPosition, *found: str) -> Planted:
+    """The mark says another place, and its checksum is right."""
+    mark = _mark(site)
+    trailer = mark.trailer
+    if trailer is not None and fault is Fault.MARK_BACK:
+        trailer = replace(trailer, generation=max(0, trailer.generation - 1))
+    site.copy.replace(_path(site.chart), codec.encode(replace(mark, position=position, trailer=trailer)))
+    return Planted(
+        fault=fault,
+        file=filenames.LAST_MARK,
+        wanted=((Told(kinds=kinds(*found)),),),
+        collateral=kinds("MRK-001", "MRK-002", "MRK-004", "JRN-003", "JRN-006"),
+        words=f"from {mark.position} to {position}",
+    )
+
+
+def back(site: Site, fault: Fault) -> Planted:
+    """To where it was at an earlier checkpoint: an older copy. A bookie's would only replay more."""
+    if not site.chart.is_ours:
+        raise NoPlace
+    earlier = [
+        JournalPosition(journal.journal_id, seal.group_start)
+        for journal in site.chart.journals
+        for seal, _ in journal.seals
+    ]
+    earlier = [position for position in earlier if position < site.chart.position]
+    return _moved(site, fault, site.choose(earlier), "MRK-003")
+
+
+def forward(site: Site, fault: Fault) -> Planted:
+    """Over entries that no log has: they would not be replayed."""
+    mark = site.chart.position
+    later = [
+        (journal, item)
+        for journal in site.chart.journals
+        for item in journal.items
+        if item.is_padding and JournalPosition(journal.journal_id, item.end) > mark
+    ]
+    if site.chart.is_ours:
+        later = [(journal, item) for journal, item in later if item.seal is not None]
+    journal, item = site.choose(later)
+    position = JournalPosition(journal.journal_id, item.end)
+    if not _entries_between(site.chart, mark, position):
+        raise NoPlace
+    return _moved(site, fault, position, "MRK-001", "MRK-004", "JRN-006", "IDX-004")
+
+
+def _entries_between(chart: Chart, start: JournalPosition, end: JournalPosition) -> bool:
+    """Whether entries stand there that nothing else has."""
+    held = {(record.ledger_id, record.entry_id) for log in chart.logs for record in log.entries}
+    return any(
+        (item.ledger_id, item.entry_id) not in held
+        for journal in chart.journals
+        for item in journal.items
+        if item.is_entry and start <= JournalPosition(journal.journal_id, item.offset) < end
+    )
+
+
+def inside(site: Site, fault: Fault) -> Planted:
+    """Into the middle of a record."""
+    journal = site.choose([one for one in site.chart.journals if one.items])
+    item = site.choose([one for one in journal.items if not one.is_padding])
+    at = site.dice.randrange(item.offset + 1, item.end)
+    position = JournalPosition(journal.journal_id, at)
+    is_behind = site.chart.is_ours and position < site.chart.position
+    return _moved(site, fault, position, *(("MRK-003", "MRK-004") if is_behind else ("MRK-004",)))
+
+
+def no_journal(site: Site, fault: Fault) -> Planted:
+    """Into a journal that is not there, behind all others or between them."""
+    taken = {journal.journal_id for journal in site.chart.journals}
+    newest = max(taken, default=0)
+    free = [one for one in range(max(1, newest - 5), newest + 4) if one not in taken]
+    free = [one for one in free if one > site.chart.position.journal_id]
+    return _moved(site, fault, JournalPosition(site.choose(free), 4096), "MRK-002", "MRK-004")
+
+
+def flipped(site: Site, fault: Fault) -> Planted:
+    """A bit of the file; a bookie's mark has no checksum, and only its place can tell."""
+    data = _path(site.chart).read_bytes()
+    at, bit = site.choose(range(len(data))), site.dice.randrange(8)
+    changed = bytearray(data)
+    changed[at] ^= 1 << bit
+    found = kinds("MRK-001", "DIR-003") if site.chart.is_ours else kinds("MRK-001", "MRK-002", "MRK-004")
+    if not site.chart.is_ours and _is_a_place(site.chart, bytes(changed)):
+        raise NoPlace
+    site.copy.replace(_path(site.chart), bytes(changed))
+    return Planted(
+        fault=fault,
+        file=filenames.LAST_MARK,
+        offset=at,
+        end=at + 1,
+        wanted=((Told(kinds=found),),),
+        collateral=kinds("JRN-003", "JRN-006", "MRK-002", "MRK-004"),
+        words=f"bit {bit}",
+    )
+
+
+def _is_a_place(chart: Chart, data: bytes) -> bool:
+    """Whether a bookie could have written it: what a mark may name, and a journal that may have been."""
+    found = codec.decode(data)
+    if not isinstance(found, codec.Mark):
+        return False
+    journal_id, offset = found.position
+    journal = next((one for one in chart.journals if one.journal_id == journal_id), None)
+    if journal is None:
+        return journal_id == 0
+    places = {0, journal.start, journal.size, journal.end + _WORD}
+    return offset in places | {item.end for item in journal.items}
+
+
+def cut(site: Site, fault: Fault) -> Planted:
+    """Shorter than it was; of 16 bytes, a bookie's."""
+    size = _path(site.chart).stat().st_size
+    # None at all is what a bookie leaves that was killed while it wrote the file.
+    sizes = [one for one in range(1, size) if one != codec.BOOKIE_SIZE]
+    at = site.choose(sizes)
+    site.copy.cut(_path(site.chart), at)
+    return Planted(
+        fault=fault,
+        file=filenames.LAST_MARK,
+        offset=at,
+        end=size,
+        wanted=((Told(kinds=kinds("MRK-001"), file=filenames.LAST_MARK),),),
+        collateral=kinds("JRN-003", "JRN-006"),
+    )
+
+
+def missing(site: Site, fault: Fault) -> Planted:
+    """Gone, where there are logs that it led to."""
+    if not site.chart.is_ours and not any(log.records for log in site.chart.logs):
+        raise NoPlace  # a bookie's directory without one is replayed from the beginning
+    _mark(site)
+    site.copy.remove(_path(site.chart))
+    return Planted(
+        fault=fault,
+        file=filenames.LAST_MARK,
+        wanted=((Told(kinds=kinds("MRK-001"), file=filenames.LAST_MARK),),),
+        collateral=kinds("JRN-003", "JRN-006"),
+    )

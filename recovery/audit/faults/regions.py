@@ -1,0 +1,100 @@
+"""What the bytes of a journal are worth: told along the chain of seals, as docs/durability.md has it."""
+
+from __future__ import annotations
+
+import enum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from recovery.audit.faults.planted import kinds
+from storage.position import JournalPosition
+
+if TYPE_CHECKING:
+    from recovery.audit.faults.chart import Chart
+    from recovery.audit.faults.journal_chart import JournalChart
+
+_CHARTS_MAX = 64
+
+
+class Region(enum.Enum):
+    """Where in the journals a place lies, and what damage there has to be called."""
+
+    BEFORE = "before the mark"
+    VOID = "void"
+    VOUCHED = "vouched for"
+    LAST = "written last, and nobody vouches for it"
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return _KINDS[self]
+
+
+_KINDS = {
+    Region.BEFORE: kinds("JRN-005"),
+    Region.VOID: kinds(),
+    Region.VOUCHED: kinds("JRN-003", "JRN-004"),
+    Region.LAST: kinds("JRN-001", "JRN-003", "JRN-004"),
+}
+
+
+def region_of(chart: Chart, journal: JournalChart, offset: int) -> Region:
+    """What damage at this place in the journal is."""
+    if JournalPosition(journal.journal_id, offset) < chart.position:
+        return Region.BEFORE
+    return _ours(chart, journal, offset) if journal.is_ours else _a_bookie_s(chart, journal, offset)
+
+
+def _ours(chart: Chart, journal: JournalChart, offset: int) -> Region:
+    ends = chain_ends(chart)
+    if ends and journal.journal_id not in ends and journal.journal_id < max(ends):
+        return Region.VOID
+    end = ends.get(journal.journal_id)
+    if end is not None and offset >= end:
+        return Region.VOID
+    vouched = JournalPosition(journal.journal_id, offset) < durable_up_to(chart)
+    return Region.VOUCHED if vouched else Region.LAST
+
+
+def _a_bookie_s(chart: Chart, journal: JournalChart, offset: int) -> Region:
+    """Only what stands behind a place proves that it was whole."""
+    later = any(one.journal_id > journal.journal_id and one.items for one in chart.journals)
+    return Region.VOUCHED if later or offset < _last_proof(journal) else Region.LAST
+
+
+@lru_cache(_CHARTS_MAX)
+def _last_proof(journal: JournalChart) -> int:
+    """Where the last record begins that its digest proves."""
+    return max((item.offset for item in journal.items if item.digest is not None), default=0)
+
+
+@lru_cache(_CHARTS_MAX)
+def durable_up_to(chart: Chart) -> JournalPosition:
+    """What mark and seals know to be durable."""
+    claims = [seal.durable_up_to for journal in chart.journals for seal, _ in journal.seals]
+    return max([chart.position, *claims])
+
+
+@lru_cache(_CHARTS_MAX)
+def chain_ends(chart: Chart) -> dict[int, int | None]:
+    """The journals on the chain, newest first, each with the end that a later one's first seal names."""
+    sealed = {journal.journal_id: journal for journal in chart.journals if journal.seals}
+    counted = [journal_id for journal_id in sealed if journal_id >= chart.position.journal_id]
+    if not counted:
+        return {}
+    at = max(counted)
+    ends: dict[int, int | None] = {at: None}
+    while (named := _named_by(chart, sealed.get(at))) is not None and named > chart.position:
+        at = named.journal_id
+        ends[at] = named.offset
+    return ends
+
+
+def _named_by(chart: Chart, journal: JournalChart | None) -> JournalPosition | None:
+    if journal is None:
+        return None
+    is_marked = journal.journal_id == chart.position.journal_id
+    start = chart.position.offset if is_marked else 0
+    first = next((seal for seal, _ in journal.seals if seal.group_start >= start), None)
+    if first is None or first.durable_up_to.journal_id >= journal.journal_id:
+        return None
+    return first.durable_up_to
