@@ -15,7 +15,7 @@ import numpy as np
 from recovery.verify.replica_findings import Teller
 from recovery.verify.replica_spans import Owed, spans_of
 from recovery.verify.replica_sweep import sweep
-from recovery.verify.stretches import STRETCH, stretched, united, without
+from recovery.verify.stretches import STRETCH, stretched, united
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,15 +37,12 @@ class Held:
     store: str
     """As findings call it."""
     runs: Runs
-    """What it serves, bad entries too: which entries, and nothing else of them counts."""
+    """What it serves: which entries, and nothing else of them counts."""
     prints: Runs
     """The same entries with their fingerprints, as its files hold them; perhaps copies it does not serve too.
 
     The same array where nothing tells one from the other.
     """
-    bad_ledgers: Numbers
-    bad_entries: Numbers
-    """The ledger and the id of each entry that it has and cannot serve, in any order, or several times."""
 
 
 class Share(NamedTuple):
@@ -129,7 +126,7 @@ def judge(
     ensembles = sorted(ensembles, key=lambda one: one.ledger_id)
     numbers = {one.name: number for number, one in enumerate(held)}
     ledgers = spans_of(ensembles, numbers, {}, [-1] * len(ensembles)).ledgers
-    rows = [_served(one, number, ledgers) for number, one in enumerate(held)]
+    rows = [united(stretched(one.runs, ledgers, number).rows) for number, one in enumerate(held)]
     united_rows = np.concatenate(rows) if rows else np.empty(0, dtype=STRETCH)
     spans = spans_of(ensembles, numbers, progress, furthest(united_rows, ledgers))
     return Judgement(ensembles, held, spans, sweep(united_rows, spans))
@@ -140,23 +137,6 @@ def furthest(rows: Stretches, ledgers: Ledgers) -> Numbers:
     last = np.full(len(ledgers.ids), -1, dtype=np.int64)
     np.maximum.at(last, rows["ledger"], rows["last"] * ledgers.steps[rows["ledger"]] + rows["residue"])
     return last
-
-
-def _served(held: Held, store: int, ledgers: Ledgers) -> Stretches:
-    """All that can be read there."""
-    return without(united(stretched(held.runs, ledgers, store).rows), _bad(held, store, ledgers))
-
-
-def _bad(held: Held, store: int, ledgers: Ledgers) -> Stretches:
-    """Each once."""
-    numbers = ledgers.numbers(held.bad_ledgers)
-    known = numbers >= 0
-    numbers, entries = numbers[known], held.bad_entries[known]
-    bad = np.empty(len(numbers), dtype=STRETCH)
-    bad["ledger"], bad["store"] = numbers, store
-    bad["residue"], bad["first"] = entries % ledgers.steps[numbers], entries // ledgers.steps[numbers]
-    bad["last"] = bad["first"]
-    return np.unique(bad)
 
 
 def _sizes(rows: Pieces | Placed) -> Numbers:

@@ -82,7 +82,16 @@ def _ordinals(counts: Numbers) -> Numbers:
 
 def ordered(rows: Stretches) -> Numbers:
     """Their order: by ledger, residue, store and first turn."""
-    return np.lexsort((rows["first"], rows["store"], rows["residue"], rows["ledger"]))
+    return np.lexsort((rows["first"], keys(rows, "ledger", "residue", "store")))
+
+
+def keys(rows: Stretches, *names: str) -> Numbers:
+    """One number for those columns together, in the same order. They are small numbers, never ids."""
+    key = np.zeros(len(rows), dtype=np.int64)
+    for name in names:
+        key *= rows[name].max(initial=0) + 1
+        key += rows[name]
+    return key
 
 
 def breaks(rows: Stretches, *names: str) -> Mask:
@@ -126,31 +135,6 @@ def united(rows: Stretches) -> Stretches:
 
 def _overlaps(rows: Stretches, new: Mask) -> bool:
     return bool((~new[1:] & (rows["first"][1:] <= rows["last"][:-1])).any())
-
-
-def without(rows: Stretches, single: Stretches) -> Stretches:
-    """United rows without those turns: `single` has one turn in each row, any of them at most once."""
-    if not len(single) or not len(rows):
-        return rows
-    both = np.concatenate([rows, single])
-    is_single = np.arange(len(both)) >= len(rows)
-    order = np.lexsort((is_single, both["first"], both["store"], both["residue"], both["ledger"]))
-    both, is_single = both[order], is_single[order]
-    owner = np.cumsum(~is_single) - 1
-    held = rows[ordered(rows)][owner.clip(min=0)]
-    inside = is_single & (owner >= 0) & (both["first"] <= held["last"])
-    for name in ("ledger", "residue", "store"):
-        inside &= both[name] == held[name]
-    kept = ~is_single | inside
-    both, held, inside = both[kept], held[kept], inside[kept]
-    pieces = both.copy()
-    # What begins at a row or behind a turn that is taken out ends in front of the next one, or with the row.
-    pieces["first"] += inside
-    pieces["last"] = held["last"]
-    followed = np.flatnonzero(inside) - 1
-    pieces["last"][followed] = both["first"][followed + 1] - 1
-    left: Stretches = pieces[pieces["first"] <= pieces["last"]]
-    return left
 
 
 def last_at_or_before(starts: Numbers, low: Numbers, high: Numbers, values: Numbers) -> Numbers:

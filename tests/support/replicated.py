@@ -99,14 +99,12 @@ def random_world(random: Random) -> World:
 
 
 def held(name: str, shelf: Shelf, steps: dict[int, int], random: Random) -> Held:
-    entries = {key: None if key in shelf.bad else value for key, value in shelf.entries.items()}
-    runs = random_runs(entries, steps, random)
+    """What can be read as what is served, and all there is as prints."""
+    good = {key: value for key, value in shelf.entries.items() if key not in shelf.bad}
+    prints = random_runs({key: good.get(key) for key in shelf.entries}, steps, random)
     doubles = random_runs({key: shelf.entries[key] for key in shelf.doubles}, steps, random)
-    runs = np.concatenate([runs, doubles])
-    bad = np.array(sorted(shelf.bad), dtype=np.int64).reshape(-1, 2)
-    return Held(
-        name=name, store=f"/{name}", runs=runs, prints=runs, bad_ledgers=bad[:, 0], bad_entries=bad[:, 1]
-    )
+    served = random_runs(dict(good), steps, random)
+    return Held(name=name, store=f"/{name}", runs=served, prints=np.concatenate([prints, doubles]))
 
 
 def random_runs(entries: dict[Key, int | None], steps: dict[int, int], random: Random) -> Runs:

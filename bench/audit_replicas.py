@@ -1,0 +1,105 @@
+"""How long it takes to compare replicas from runs: 10^9 entries, twice, with a hole and a difference planted.
+
+Runs of striped ledgers on two stores of three, cut elsewhere on each: what scans of large logs bring home.
+Prints seconds for both questions, and what was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recovery.verify.ensemble import Ensembles, Segment
+from recovery.verify.replica_prints import suspects
+from recovery.verify.replica_rules import Held, judge
+from recovery.verify.runs import RUN, mix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from recovery.verify.runs import Runs
+
+STORES = ("bk1", "bk2", "bk3")
+SIZE, QUORUM = 3, 2
+SECONDS_MAX = 6.0
+
+
+def ensembles(ledgers: int, entries: int) -> list[Ensembles]:
+    segments = (Segment(0, STORES),)
+    return [Ensembles(number, QUORUM, QUORUM, segments, entries - 1) for number in range(ledgers)]
+
+
+def runs(ledger: int, residue: int, turns: int, cuts: np.ndarray[int, np.dtype[np.int64]]) -> Runs:
+    """One residue of a ledger, cut there. Fingerprints telescope: those of neighbours add up, however cut."""
+    edges = np.concatenate([[0], np.sort(cuts), [turns]])
+    made = np.zeros(len(edges) - 1, dtype=RUN)
+    made["ledger"], made["step"] = ledger, SIZE
+    made["first"], made["last"] = edges[:-1] * SIZE + residue, (edges[1:] - 1) * SIZE + residue
+    made["count"] = np.diff(edges)
+    at_edges = mix(np.full(len(edges), ledger), edges, np.full(len(edges), residue))
+    made["digests"] = at_edges[1:] ^ at_edges[:-1]
+    return made
+
+
+def store(position: int, ledgers: int, turns: int, pieces: int) -> Iterator[Runs]:
+    random = np.random.default_rng(position)
+    for ledger in range(ledgers):
+        for number in range(QUORUM):
+            cuts = random.choice(np.arange(1, turns), pieces - 1, replace=False)
+            yield runs(ledger, (position - number) % SIZE, turns, cuts)
+
+
+def held(ledgers: int, turns: int, pieces: int) -> list[Held]:
+    made = []
+    for position, name in enumerate(STORES):
+        rows = np.concatenate(list(store(position, ledgers, turns, pieces)))
+        rows = rows[np.random.default_rng(9).permutation(len(rows))]
+        made.append(Held(name=name, store=name, runs=rows.copy(), prints=rows))
+    return made
+
+
+def plant(stores: Sequence[Held]) -> None:
+    """A run of one store is cut short by 200 entries, and one of another carries another fingerprint."""
+    for rows in (stores[1].runs, stores[1].prints):
+        row = int(np.flatnonzero((rows["ledger"] == 7) & (rows["count"] > 500))[0])
+        rows["last"][row] -= 200 * SIZE
+        rows["count"][row] -= 200
+    other = stores[2].prints
+    other["digests"][int(np.flatnonzero(other["ledger"] == 3)[0])] ^= np.uint64(1)
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--ledgers", type=int, default=200)
+    asked.add_argument("--turns", type=int, default=1_666_667, help="entries of each residue of a ledger")
+    asked.add_argument("--pieces", type=int, default=1000, help="runs of each residue on each store")
+    given = asked.parse_args()
+    stores = held(given.ledgers, given.turns, given.pieces)
+    plant(stores)
+    shared = ensembles(given.ledgers, given.turns * SIZE)
+    start = time.process_time()
+    judgement = judge(shared, stores, {})
+    findings = list(judgement.findings())
+    judgement.coverage(), judgement.stores()
+    counted = time.process_time()
+    doubted = suspects(shared, stores)
+    end = time.process_time()
+    rows = sum(len(one.runs) for one in stores)
+    print(f"{rows:,} runs stand for {given.ledgers * given.turns * SIZE:,} entries x {QUORUM}")
+    print(f"copies counted in {counted - start:.2f} s, compared in {end - counted:.2f} s")
+    for finding in findings:
+        print(f"{finding.kind} {finding.store} ledger {finding.ledger_id}: {finding.first_entry} to", end=" ")
+        print(f"{finding.last_entry}, {finding.count} entries; {finding.detail}")
+    print(
+        "to be read:", *(f"ledger {one.ledger_id} on {', '.join(one.stores)}" for one in doubted), sep="\n  "
+    )
+    is_found = [one.count for one in findings] == [200] and [one.ledger_id for one in doubted] == [3, 7]
+    print("found what was planted" if is_found else "NOT found what was planted")
+    return 0 if is_found and end - start < SECONDS_MAX else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
