@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     Pages = np.ndarray[Any, Any]
 
 _PAGES_AT_ONCE = 128
-_SPARSE = 8
-"""Is no more than one of so many pages wanted, each is read by itself."""
-
 _FEW_AT_ONCE = 1 << 16
 _LEAF_OF_VALUES = 0x22
 _HEAD = np.dtype([("number", "<u8"), ("width", "<u2"), ("flags", "<u2"), ("lower", "<u2"), ("upper", "<u2")])
@@ -40,18 +38,35 @@ _NO_BOUND = b"\xff" * (codec.KEY_SIZE + 1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Some rows. Those of one page, and of ledgers with few rows, stand here as they do in the index."""
+    """Some rows in stretches of one ledger each: those of a page, or of a ledger that has few.
 
-    ledgers: Numbers
+    In a stretch they stand as they do in the index.
+    """
+
+    of: Numbers
+    """The ledger of each stretch, and how many rows it has."""
+    counts: Numbers
     entries: Numbers
     locations: Numbers
 
     def __len__(self) -> int:
-        return len(self.ledgers)
+        return len(self.entries)
+
+    @property
+    def starts(self) -> Numbers:
+        """Where the stretches begin."""
+        starts: Numbers = self.counts.cumsum() - self.counts
+        return starts
+
+    @property
+    def ledgers(self) -> Numbers:
+        """The ledger of each row."""
+        return np.repeat(self.of, self.counts)
 
     def those(self, chosen: Any) -> Rows:
-        """Some of them, or all in another order."""
-        return Rows(self.ledgers[chosen], self.entries[chosen], self.locations[chosen])
+        """Some of them, or all in another order: each a stretch by itself."""
+        ledgers = self.ledgers[chosen]
+        return Rows(ledgers, np.ones_like(ledgers), self.entries[chosen], self.locations[chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +121,24 @@ class RowReader:
         numbers, ledgers = np.array(self._pages, dtype=np.int64), np.array(self._ledgers, dtype=np.int64)
         order = np.argsort(numbers, kind="stable")
         numbers, ledgers = numbers[order], ledgers[order]
-        bounds = np.flatnonzero(np.diff(numbers // _PAGES_AT_ONCE)) + 1
-        for some, of in zip(np.split(numbers, bounds), np.split(ledgers, bounds), strict=True):
-            if len(some):
-                yield _rows(self._read(data, page_size, some), some, of, data.name)
+        # One for all: a new one each time would cost more in page faults than the reading.
+        room = bytearray(min(len(numbers), _PAGES_AT_ONCE) * page_size)
+        for at in range(0, len(numbers), _PAGES_AT_ONCE):
+            some = slice(at, at + _PAGES_AT_ONCE)
+            pages = self._read(data, room, numbers[some], page_size)
+            yield _rows(pages, numbers[some], ledgers[some], data.name)
 
-    def _read(self, data: ReadFile, page_size: int, numbers: Numbers) -> Pages:
-        first, last = int(numbers[0]), int(numbers[-1])
-        if last - first >= _SPARSE * len(numbers):
-            pages = b"".join(data.read(number * page_size, page_size) for number in numbers.tolist())
-            first, at = 0, np.arange(len(numbers))
-        else:
-            pages, at = data.read(first * page_size, (last + 1 - first) * page_size), numbers - first
-        self._told(len(pages))
-        if len(pages) < (int(at[-1]) + 1) * page_size:
-            raise OSError(errno.EIO, f"the index ends before page {last}", data.name)
-        every: Pages = np.frombuffer(pages, dtype=np.uint8).reshape(-1, page_size)
-        return every if len(every) == len(at) else every[at]
+    def _read(self, data: ReadFile, room: bytearray, numbers: Numbers, page_size: int) -> Pages:
+        """The pages one behind the other; those that are neighbours in the file in one piece."""
+        bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+        with memoryview(room) as view:
+            for begin, end in pairwise(bounds):
+                piece = view[begin * page_size : end * page_size]
+                if data.read_into(int(numbers[begin]) * page_size, piece) < len(piece):
+                    raise OSError(errno.EIO, f"the index ends before page {numbers[end - 1]}", data.name)
+        self._told(len(numbers) * page_size)
+        every: Pages = np.frombuffer(room, dtype=np.uint8, count=len(numbers) * page_size)
+        return every.reshape(-1, page_size)
 
 
 @dataclass(slots=True)
@@ -142,9 +158,10 @@ class _Few:
         self.size += count
 
     def rows(self) -> Rows:
-        values = np.frombuffer(b"".join(self.packed), dtype=">i8").astype(np.int64)
-        ledgers = np.repeat(np.array(self.ledgers, dtype=np.int64), self.counts)
-        return Rows(ledgers, values[::2], values[1::2])
+        values = np.frombuffer(b"".join(self.packed), dtype=">i8").reshape(-1, 2)
+        entries, locations = values.T.astype(np.int64)
+        of, counts = np.array(self.ledgers, dtype=np.int64), np.array(self.counts, dtype=np.int64)
+        return Rows(of, counts, entries, locations)
 
 
 def bounds(first_ledger: int, last_ledger: int) -> tuple[bytes, bytes]:
@@ -173,6 +190,6 @@ def _rows(pages: Pages, numbers: Numbers, ledgers: Numbers, name: str) -> Rows:
     values = pages[:, HEAD_SIZE : HEAD_SIZE + most * codec.VALUE_SIZE].view(">i8")
     entries, locations = values[:, ::2].astype(np.int64), values[:, 1::2].astype(np.int64)
     if counts.min() == most:
-        return Rows(np.repeat(ledgers, most), entries.ravel(), locations.ravel())
+        return Rows(ledgers, counts, entries.ravel(), locations.ravel())
     held = np.arange(most) < counts[:, np.newaxis]
-    return Rows(np.repeat(ledgers, counts), entries[held], locations[held])
+    return Rows(ledgers, counts, entries[held], locations[held])

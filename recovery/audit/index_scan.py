@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recovery.audit.index_rows import RowReader, Rows
+from recovery.verify import runs as runs_codec
 from recovery.verify.parts import IndexPart, RowFlaw
-from recovery.verify.runs import RUN, merged, mix, no_runs
+from recovery.verify.runs import RUN, merged, no_runs
 from storage.codec import index as codec
 from storage.entry import ID_MAX
 from storage.lmdb_leaves import DATA, LeafReader
 from storage.outcome import Damaged
-from storage.position import LOG_ID_MAX
 from storage.posix_files import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from recovery.audit.task import Pace
-    from recovery.verify.runs import Runs
+    from recovery.verify.runs import Fingerprints, Runs
 
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 _LOG_SHIFT = 32
-_ROWS_OF_A_TASK = 4 << 20
+_ROWS_OF_A_TASK = 8 << 20
 """Fewer take less time than a task costs by itself."""
 
 _TASKS_FOR_EACH = 2
@@ -122,10 +122,9 @@ class _Scan:
 
     def _sensible(self, rows: Rows) -> Rows:
         """Those that can be; the others are told."""
-        logs = rows.locations >> _LOG_SHIFT
-        wrong = (rows.entries < 0) | (rows.locations <= 0) | (logs > LOG_ID_MAX)
-        if not wrong.any():
+        if not len(rows) or (rows.entries.min() >= 0 and rows.locations.min() > 0):
             return rows
+        wrong = (rows.entries < 0) | (rows.locations <= 0)
         for ledger_id, entry_id, location in _told(rows.those(wrong)):
             why = "a negative entry id" if entry_id < 0 else "no place in a log"
             self.flaws.append(RowFlaw(ledger_id, entry_id, location, why))
@@ -136,48 +135,67 @@ class _Scan:
             reader = RowReader(self._task.path, self._pace.read)
             found = [_within(rows, first, last) for rows in reader.rows(ledger_id, ledger_id)]
             every = Rows(*(np.concatenate([getattr(one, name) for one in found]) for name in _COLUMNS))
-            order = np.lexsort((every.locations, every.entries))
-            every = every.those(order)
+            every = every.those(np.lexsort((every.locations, every.entries)))
             again = np.flatnonzero(every.entries[1:] == every.entries[:-1]) + 1
             for _, entry_id, location in _told(every.those(again)):
                 why = "the entry has another place too"
                 self.flaws.append(RowFlaw(ledger_id, entry_id, location, why, is_double=True))
 
 
-_COLUMNS = ("ledgers", "entries", "locations")
+_COLUMNS = ("of", "counts", "entries", "locations")
 
 
 def runs_of(rows: Rows, steps: Mapping[int, int]) -> Runs:
-    """The rows as runs, in any order; rows of one page, or of a whole ledger, stand together."""
+    """The rows as runs, in any order."""
     if not len(rows):
         return no_runs()
-    step = _steps(rows.ledgers, steps)
+    step = _steps(rows, steps)
     if step is not None:
         order = np.lexsort((np.arange(len(rows)), rows.entries % step, rows.ledgers))
         rows, step = rows.those(order), step[order]
-    logs = rows.locations >> _LOG_SHIFT
-    begins = np.ones(len(rows), dtype=bool)
-    begins[1:] = rows.entries[1:] - rows.entries[:-1] != (1 if step is None else step[1:])
-    begins[1:] |= logs[1:] != logs[:-1]
-    begins[1:] |= rows.ledgers[1:] != rows.ledgers[:-1]
-    first = np.flatnonzero(begins)
+    first = _begins(rows, step)
     last = np.append(first[1:], len(rows)) - 1
     runs = np.zeros(len(first), dtype=RUN)
-    runs["file"], runs["ledger"] = logs[first], rows.ledgers[first]
+    runs["file"] = rows.locations[first] >> _LOG_SHIFT
+    runs["ledger"] = rows.of[np.searchsorted(rows.starts, first, "right") - 1]
     runs["step"] = 1 if step is None else step[first]
     runs["first"], runs["last"] = rows.entries[first], rows.entries[last]
     runs["count"] = last - first + 1
-    runs["places"] = np.bitwise_xor.reduceat(mix(rows.ledgers, rows.entries, rows.locations), first)
+    runs["places"] = _fingerprints(rows, first)
     return runs
 
 
-def _steps(ledgers: Numbers, steps: Mapping[int, int]) -> Numbers | None:
+def _begins(rows: Rows, step: Numbers | None) -> Numbers:
+    """Where runs begin: the log changes, or ids do not go on, or the ledger is another."""
+    logs = rows.locations >> _LOG_SHIFT
+    begins = np.ones(len(rows), dtype=bool)
+    np.not_equal(rows.entries[1:] - rows.entries[:-1], 1 if step is None else step[1:], out=begins[1:])
+    begins[1:] |= logs[1:] != logs[:-1]
+    begins[rows.starts[1:][rows.of[1:] != rows.of[:-1]]] = True
+    return np.flatnonzero(begins)
+
+
+def _fingerprints(rows: Rows, first: Numbers) -> Fingerprints:
+    """As `recovery.verify.runs.mix` makes them, in place; its last step, which XOR leaves alone, for runs."""
+    mixed = np.repeat(rows.of.view(np.uint64) * runs_codec.LEDGER_FACTOR, rows.counts)
+    room = rows.entries.view(np.uint64) * runs_codec.ENTRY_FACTOR
+    mixed ^= room
+    np.multiply(rows.locations.view(np.uint64), runs_codec.VALUE_FACTOR, out=room)
+    mixed += room
+    np.right_shift(mixed, runs_codec.HALF, out=room)
+    mixed ^= room
+    mixed *= runs_codec.STIR_FACTOR
+    folded: Fingerprints = np.bitwise_xor.reduceat(mixed, first)
+    folded ^= folded >> runs_codec.MOST
+    return folded
+
+
+def _steps(rows: Rows, steps: Mapping[int, int]) -> Numbers | None:
     """How far apart each row's ledger has its entries; `None` where that is 1 for all."""
-    there = np.flatnonzero(np.append(True, ledgers[1:] != ledgers[:-1])) if steps else ()
-    of_stretch = [steps.get(int(ledgers[at]), 1) for at in there]
+    of_stretch = [steps.get(ledger_id, 1) for ledger_id in rows.of.tolist()] if steps else []
     if max(of_stretch, default=1) == 1:
         return None
-    return np.repeat(np.array(of_stretch, dtype=np.int64), np.diff(np.append(there, len(ledgers))))
+    return np.repeat(np.array(of_stretch, dtype=np.int64), rows.counts)
 
 
 def _told(rows: Rows) -> list[tuple[int, int, int]]:
