@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recovery.audit import stitch
 from recovery.audit.plan import Unread
 from recovery.verify.catalogue import KINDS
 from recovery.verify.facts import IndexFacts, LogFacts, StoreFacts
@@ -15,12 +15,12 @@ from recovery.verify.parts import IndexPart, JournalPart, LogPart
 from recovery.verify.runs import merged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from recovery.audit.ground import Ground, LogFile
     from recovery.verify.finding import Finding
     from storage.index import NoIndex
-    from storage.outcome import Damaged, Stop
+    from storage.outcome import Damaged
 
 Part = LogPart | JournalPart | IndexPart | Unread
 
@@ -36,11 +36,12 @@ class Gathered:
     unread: list[Unread] = field(default_factory=list)
 
     def take(self, part: Part) -> None:
-        """One more; of one range that was read twice the later part counts."""
+        """One more; of a range that was read twice from the same record on, the later part counts."""
         match part:
-            case LogPart(log_id=log_id, start=start):
-                others = [one for one in self.logs.get(log_id, ()) if one.start != start]
-                self.logs[log_id] = sorted([*others, part], key=lambda one: one.start)
+            case LogPart(log_id=log_id):
+                parts = self.logs.setdefault(log_id, [])
+                parts[:] = [one for one in parts if _extent(one) != _extent(part)]
+                parts.append(part)
             case JournalPart(journal_id=journal_id):
                 self.journals[journal_id] = part
             case IndexPart():
@@ -63,26 +64,29 @@ class Gathered:
             complaints=(*ground.complaints, *self._unreadable()),
         )
 
+    def body(self, log: LogFile) -> list[LogPart]:
+        """The parts of the log up to its durable end."""
+        return [part for part in self.logs.get(log.log_id, ()) if not _is_behind(part, log)]
+
     def _log(self, log: LogFile) -> LogFacts:
+        whole = stitch.stitched(self.body(log))
         # What lies behind the durable end is no entry of anybody's: only the map is taken from there.
-        parts = [part for part in self.logs[log.log_id] if log.limit is None or part.start < log.limit]
-        everything = self.logs[log.log_id]
-        types = {ledger: kind for part in parts for ledger, kind in part.types.items()}
+        behind = [part for part in self.logs[log.log_id] if _is_behind(part, log)]
         return LogFacts(
             log_id=log.log_id,
-            file_size=everything[-1].file_size,
-            header=parts[0].header,
+            file_size=whole.file_size,
+            header=whole.header,
             limit=log.limit,
             is_active=log.is_active,
             is_leftover=log.is_leftover,
-            runs=merged(part.runs for part in parts),
-            records=sum(part.records for part in parts),
-            size=sum(part.size for part in everything),
-            flaws=tuple(chain.from_iterable(part.flaws for part in parts)),
-            maps=tuple(chain.from_iterable(part.maps for part in everything)),
-            stop=_last_stop(parts),
-            types=types,
-            unverified=_summed(part.unverified for part in parts),
+            runs=whole.runs,
+            records=whole.records,
+            size=whole.size + sum(part.size for part in behind),
+            flaws=whole.flaws,
+            maps=(*whole.maps, *chain.from_iterable(part.maps for part in behind)),
+            stop=whole.stop,
+            types=whole.types,
+            unverified=whole.unverified,
         )
 
     def _index(self) -> IndexFacts | NoIndex | Damaged:
@@ -103,12 +107,9 @@ class Gathered:
             yield KINDS["DIR-004"].at(store=self.ground.store, file=name, detail=one.reason)
 
 
-def _last_stop(parts: Sequence[LogPart]) -> Stop | None:
-    return next((part.stop for part in parts if part.stop is not None), None)
+def _extent(part: LogPart) -> tuple[int, int, int]:
+    return part.start, part.end, part.entry
 
 
-def _summed(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    total: Counter[int] = Counter()
-    for one in counts:
-        total.update(one)
-    return dict(total)
+def _is_behind(part: LogPart, log: LogFile) -> bool:
+    return log.limit is not None and part.start >= log.limit

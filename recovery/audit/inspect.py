@@ -209,12 +209,10 @@ class _Inspection:
         gathered = self._gathered[store]
         ground = gathered.ground
         log = next(one for one in ground.logs if one.log_id == log_id)
-        parts = [
-            part for part in gathered.logs.get(log_id, []) if log.limit is None or part.start < log.limit
-        ]
+        parts = gathered.body(log)
         return [
-            ScanLog(log.path, log_id, start, end, ground.ways, self._steps(ground))
-            for start, end in stitch.broken(parts)
+            ScanLog(log.path, log_id, start, end, ground.ways, self._steps(ground), entry=start)
+            for start, end in (stitch.broken(parts) if parts else ())
         ]
 
     def _retype(self) -> None:
@@ -229,7 +227,8 @@ class _Inspection:
             logs = {log.log_id: log for log in ground.logs}
             for part in told.logs:
                 path = logs[part.log_id].path
-                task = ScanLog(path, part.log_id, part.start, part.end, ways, self._steps(ground))
+                extent = part.start, part.end
+                task = ScanLog(path, part.log_id, *extent, ways, self._steps(ground), entry=part.entry)
                 again.append((store, task))
             again += [
                 (store, journal_task(journal, ground, ways, self._steps(ground)))

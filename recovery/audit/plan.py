@@ -84,10 +84,11 @@ def log_tasks(log: LogFile, ways: Ways, steps: Mapping[int, int], pieces: int) -
     What lies behind a known end is a range of its own: a ledgers map perhaps, and leftovers.
     """
     end = max(HEADER_SIZE, log.size if log.limit is None else min(log.size, log.limit))
-    bounds = list(stitch.ranges(end, min(pieces, max(1, end // RANGE_MIN))))
+    bounds = stitch.ranges(end, min(pieces, max(1, end // RANGE_MIN)))
+    tasks = [ScanLog(log.path, log.log_id, start, stop, ways, steps) for start, stop in bounds]
     if log.limit is not None and end < log.size:
-        bounds.append((end, log.size))
-    return [ScanLog(log.path, log.log_id, start, stop, ways, steps) for start, stop in bounds]
+        tasks.append(ScanLog(log.path, log.log_id, end, log.size, ways, steps, entry=end))
+    return tasks
 
 
 def journal_task(journal: JournalFile, ground: Ground, ways: Ways, steps: Mapping[int, int]) -> ScanJournal:

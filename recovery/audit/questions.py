@@ -43,7 +43,9 @@ _QUESTIONS = (
         "entry logs are there, and frame from end to end",
         ("ELG-001", "ELG-004", "ELG-005", "DIR-003", "DIR-004"),
     ),
-    _Question("digests", "every entry in a log carries the digest of its bytes", ("ELG-003",)),
+    _Question(
+        "digests", "every entry in a log that can be verified carries the digest of its bytes", ("ELG-003",)
+    ),
     _Question("maps", "the ledgers maps say what the logs hold", ("ELG-002",)),
     _Question("index", "the index is whole", ("IDX-004",)),
     _Question(

@@ -220,8 +220,8 @@ def _is_in_use(layout: Layout) -> bool:
             return True
     index = _view(layout)
     if isinstance(index, LmdbIndex):
-        index.close()
-        return index.is_beside_a_writer
+        with closing(index):
+            return index.is_beside_a_writer
     return False
 
 
