@@ -13,6 +13,7 @@ class Exit(enum.IntEnum):
     FINDINGS = 1
     USAGE = 2
     FAILED = 3
+    PARTLY = 4
     INTERRUPTED = 130
 
 

@@ -1,7 +1,9 @@
-"""`ledgerstore explain`: the bytes around an offset, field by field."""
+"""`ledgerstore explain`: the bytes around an offset, field by field; or what a finding means."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,13 +23,12 @@ from storage.filenames import FileKind
 from storage.posix_files import open_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from recovery.shell.exhibit import Exhibit
     from recovery.shell.passwords import Passwords
     from recovery.shell.writers import Form
     from storage.files import ReadFile
 
+_ID = re.compile(r"[A-Za-z]{3}-\d{3}")
 _JOURNALS = (FileKind.JOURNAL, FileKind.JOURNAL_DRAFT)
 _LOGS = (
     FileKind.ENTRY_LOG,
@@ -40,24 +41,41 @@ _ROWS = (FileKind.LEDGER_ROWS, FileKind.LEDGER_ROWS_DRAFT)
 
 
 @click.command()
-@click.argument("place", metavar="FILE[@OFFSET]")
+@click.argument("place", metavar="FILE[@OFFSET]|FINDING", required=False)
+@click.option("--findings", is_flag=True, help="List all kinds of findings.")
 @options.directory
 @options.passwords
 @options.output
 @click.pass_context
-def command(ctx: click.Context, place: str, directory: str, passwords: Passwords, form: Form) -> None:
-    """The bytes around an offset, field by field.
+def command(
+    ctx: click.Context,
+    place: str | None,
+    findings: object,
+    directory: str,
+    passwords: Passwords,
+    form: Form,
+) -> None:
+    """The bytes around an offset, field by field; or what a finding means.
 
     FILE is a journal, an entry log, a lastMark, a VERSION or a ledgers.rows: a path, or a name somewhere in
     --dir. OFFSET is decimal or 0x hexadecimal, and any byte of the record will do; without it the header is
     explained.
+
+    FINDING is the id of a kind of finding, as `verify` and `audit` tell it: what it means, what to do,
+    and how to look at such a place.
 
     \b
     Examples:
       ledgerstore explain 1a1ed5a57fa.txn@512
       ledgerstore explain --dir /data/bookie 0.log@0x404
       ledgerstore explain ledgers/current/lastMark
+      ledgerstore explain JRN-003
     """
+    if findings or (place is not None and _ID.fullmatch(place) and not Path(place).exists()):
+        _explain_findings(None if findings else place, form)
+        return
+    if place is None:
+        raise click.UsageError("name a FILE, a FILE@OFFSET, a FINDING, or --findings")
     name, offset = _split(place)
     path = any_file(name, directory)
     with open_file(path) as file:
@@ -68,6 +86,15 @@ def command(ctx: click.Context, place: str, directory: str, passwords: Passwords
     out.end()
     say(f"{path.name}@{offset}: {exhibit.finding}")
     ctx.exit(Exit.FINDINGS if exhibit.is_wrong else Exit.CLEAN)
+
+
+def _explain_findings(kind: str | None, form: Form) -> None:
+    from recovery.shell.explain_findings import explain_kind, list_kinds
+
+    if kind is None:
+        list_kinds(form)
+    else:
+        explain_kind(kind, form)
 
 
 def _split(place: str) -> tuple[str, int]:

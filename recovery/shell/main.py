@@ -34,7 +34,9 @@ COMMANDS = {
     "ledgers": _Entry("recovery.shell.ledgers", "List a store's ledgers: entries, bytes, fenced, where."),
     "ledger": _Entry("recovery.shell.ledger", "Show what is known of a ledger, and where its entries are."),
     "read": _Entry("recovery.shell.read", "Read a ledger's entries and check their digests."),
-    "explain": _Entry("recovery.shell.explain", "The bytes around an offset, field by field."),
+    "explain": _Entry("recovery.shell.explain", "The bytes around an offset; what a finding means."),
+    "verify": _Entry("recovery.shell.verify", "Read a store or a file whole, and say what is wrong in it."),
+    "audit": _Entry("recovery.shell.audit", "The same for many stores, on Spark too, with a report."),
     "rebuild-index": _Entry("recovery.shell.rebuild_index", "Make the index again from logs and journals."),
     "handover": _Entry("recovery.shell.handover", "Make a store ready for an Apache BookKeeper bookie."),
     "crash": _Entry("recovery.shell.crash", "Crash a store in every way, and say what it lost."),
@@ -49,6 +51,7 @@ ALIASES = {
     "listfilesondisc": ["files"],
     "listledgers": ["ledgers"],
     "readledger": ["read"],
+    "localconsistencycheck": ["verify"],
     "rebuild-db-ledger-locations-index": ["rebuild-index"],
     "rebuild-db-ledgers-index": ["rebuild-index"],
 }
@@ -123,7 +126,8 @@ def cli() -> None:
     programs.
 
     \b
-    Exit codes: 0 clean, 1 findings, 2 usage, 3 could not do the job, 130 interrupted.
+    Exit codes: 0 clean, 1 findings, 2 usage, 3 could not do the job, 4 stopped part-way,
+    130 interrupted.
     """
 
 

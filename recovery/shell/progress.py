@@ -39,11 +39,12 @@ class ByteProgress:
         if not self._seen or time.monotonic() - self._began < PATIENCE_S:
             return
         if self._bar is None:
-            self._bar = _start(self._title, self._size)
+            self._bar = start_bar(self._title, self._size)
         self._bar[0].update(self._bar[1], completed=offset)
 
 
-def _start(title: str, size: int) -> tuple[Progress, TaskID]:
+def start_bar(title: str, size: int) -> tuple[Progress, TaskID]:
+    """A bar of bytes, shown from now on until it is stopped."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.progress import TransferSpeedColumn as Speed

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recovery.page.wording import counted
+from recovery.page.wording import size as sized
 from recovery.verify.catalogue import KINDS
 from recovery.verify.finding import Severity
 from storage import filenames
@@ -176,10 +177,9 @@ def speed(size: int, seconds: float) -> str:
 
 def verdict(report: AuditReport) -> str:
     """Such as `3 errors, 1 warning in 812 files (61.2 GiB, 48 s)`."""
-    from recovery.page.wording import size as sized
-
     found = tally(report.findings)
     files = counted(total(report, "files"), "file")
+    files += f" of {counted(len(report.stores), 'store')}" if len(report.stores) > 1 else ""
     size = sized(total(report, "bytes"))
     took = seconds(report.seconds)
     head = f"{found} in {files}" if not found.is_sound else f"sound, {files}"
@@ -192,6 +192,8 @@ def caveats(report: AuditReport) -> list[str]:
     some = []
     if ledgers:
         some.append(f"UNVERIFIED: {counted(entries, 'entry')} of {counted(ledgers, 'ledger')}")
+    if report.bytes_reused:
+        some.append(f"not read again: {sized(report.bytes_reused)}")
     gaps = len(not_covered(report))
     if gaps:
         some.append(f"not covered: {gaps}")

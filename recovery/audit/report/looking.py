@@ -35,3 +35,16 @@ def command(finding: Finding) -> str:
         return f"ledgerstore ledger {finding.ledger_id} {store}"
     last = finding.first_entry if finding.last_entry is None else finding.last_entry
     return f"ledgerstore read {finding.ledger_id} {store} --from {finding.first_entry} --to {last}"
+
+
+def example(kind: str) -> str:
+    """The same for a kind of finding, in capitals what a finding fills in."""
+    if kind == "LGR-002":
+        return "ledgerstore explain ledgers.rows@OFFSET --dir STORE"
+    match kind[:3]:
+        case "JRN" | "MRK" | "ELG":
+            return "ledgerstore explain FILE@OFFSET --dir STORE"
+        case "CKE" | "DIR":
+            return "ledgerstore files STORE"
+        case _:
+            return "ledgerstore read LEDGER STORE --from FIRST_ENTRY --to LAST_ENTRY"

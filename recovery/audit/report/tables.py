@@ -14,6 +14,7 @@ from recovery.audit.report import looking
 from recovery.audit.report.figures import WORDS
 from recovery.verify.catalogue import KINDS
 from recovery.verify.facts import IndexFacts
+from recovery.verify.runs import RUN
 from storage import filenames
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ FINDINGS = _schema(
         "store": _TEXT,
         "file": _TEXT,
         "offset": _INT,
-        "end": _INT,
+        "end_offset": _INT,
         "ledger": _INT,
         "first_entry": _INT,
         "last_entry": _INT,
@@ -47,7 +48,7 @@ FINDINGS = _schema(
         "look": _TEXT,
     },
     "offset",
-    "end",
+    "end_offset",
     "ledger",
     "first_entry",
     "last_entry",
@@ -61,9 +62,9 @@ RUNS = _schema(
         "file": _INT,
         "ledger": _INT,
         "step": _INT,
-        "first": _INT,
-        "last": _INT,
-        "count": _INT,
+        "first_entry": _INT,
+        "last_entry": _INT,
+        "entries": _INT,
         "size": _INT,
         "places": _INT,
         "digests": _INT,
@@ -104,7 +105,7 @@ def _finding(one: Finding) -> dict[str, Any]:
         "store": one.store,
         "file": one.file,
         "offset": one.offset,
-        "end": one.end,
+        "end_offset": one.end,
         "ledger": one.ledger_id,
         "first_entry": one.first_entry,
         "last_entry": one.last_entry,
@@ -133,12 +134,10 @@ def _sides(store: StoreReport) -> Iterator[tuple[str, Runs]]:
 
 
 def _runs(store: str, side: str, some: Runs) -> pa.Table:
-    same = {"store": pa.array([_text(store)] * len(some)), "side": pa.array([side] * len(some))}
-    numbers = {
-        name: pa.array(np.ascontiguousarray(some[name]).view(np.int64)) for name in some.dtype.names or ()
-    }
-    columns = same | numbers
-    return pa.Table.from_arrays([columns[name] for name in RUNS.names], schema=RUNS)
+    words = [pa.array([word] * len(some)) for word in (_text(store), side)]
+    # In the order of RUN, which is that of the columns.
+    numbers = [pa.array(np.ascontiguousarray(some[name]).view(np.int64)) for name in RUN.names or ()]
+    return pa.Table.from_arrays([*words, *numbers], schema=RUNS)
 
 
 def parts(report: AuditReport) -> pa.Table:

@@ -115,6 +115,12 @@ def _all_gaps(report: AuditReport) -> list[tuple[str, str, str]]:
             "with one that only a password verifies, they are not known to be good, nor bad"
         )
         gaps.append(("UNVERIFIED", "", words))
+    if report.bytes_reused:
+        words = (
+            f"{sized(report.bytes_reused)} of entry logs: an earlier audit found them sound, and nobody has "
+            "written to them since; what has rotted since then was not looked for"
+        )
+        gaps.append(("NOT READ AGAIN", "", words))
     gaps += [("NOT COVERED", store, what) for store, what in figures.not_covered(report)]
     for store in report.stores:
         gaps += [

@@ -1,0 +1,186 @@
+"""The audit's page: all that was found is on it, nothing on it can break it, and no gap is passed over."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from html.parser import HTMLParser
+
+import audit_reports
+import pytest
+
+from recovery.audit.inspected import AuditReport, Check
+from recovery.audit.report import figures, looking, page
+from recovery.verify.catalogue import KINDS
+from recovery.verify.facts import Owner
+
+HOSTILE = '<script>alert("1")</script>&\'\u202e\x1b[31m\udcff\x00'
+VOID = {"meta"}
+
+
+class Page(HTMLParser):
+    """A page as a browser would take it: its elements in balance, its words, its attributes."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.source = source
+        self.open: list[str] = []
+        self.words = ""
+        self.attributes: list[tuple[str, str]] = []
+        self.elements: list[str] = []
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("style", "script"):
+            self.words += f" {data} "
+
+    def values(self, name: str) -> list[str]:
+        return [value for found, value in self.attributes if found == name]
+
+
+@cache
+def damaged() -> Page:
+    return Page(page.render(audit_reports.report(audit_reports.damaged())))
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param(audit_reports.sound(), id="sound"),
+        pytest.param(audit_reports.report(audit_reports.damaged()), id="damaged"),
+        pytest.param(audit_reports.several(), id="several"),
+        pytest.param(audit_reports.report(), id="no store"),
+        pytest.param(audit_reports.report(audit_reports.store()), id="no logs"),
+        pytest.param(audit_reports.report(audit_reports.store(owner=Owner.BOOKIE)), id="no index"),
+        pytest.param(
+            audit_reports.report(audit_reports.store(logs=[audit_reports.log(0, 0, [])])), id="empty log"
+        ),
+    ],
+)
+def test_every_page_is_in_balance_and_the_same_twice(report: AuditReport) -> None:
+    source = page.render(report)
+    assert Page(source).elements.count("html") == 1
+    assert source == page.render(report)
+
+
+def test_nothing_is_fetched_and_only_our_script_may_run() -> None:
+    shown = damaged()
+    assert not re.search(r"https?://|@import|url\(", shown.source)
+    assert not {"src", "srcset", "onclick", "onload"} & {name for name, _ in shown.attributes}
+    assert all(href.startswith("#") for href in shown.values("href"))
+    [policy] = [value for value in shown.values("content") if "default-src" in value]
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+
+
+def test_every_link_leads_to_a_place_on_the_page() -> None:
+    shown = Page(page.render(audit_reports.several()))
+    places = shown.values("id")
+    assert len(places) == len(set(places))
+    assert {href[1:] for href in shown.values("href")} <= set(places)
+
+
+def test_each_finding_has_its_place_its_cause_its_remedy_and_a_command() -> None:
+    shown = damaged()
+    for finding in audit_reports.damaged().findings:
+        kind = KINDS[finding.kind]
+        assert kind.title in shown.words
+        for part in (*kind.cause.split("`"), *kind.remedy.split("`"), finding.place, finding.detail):
+            assert part in shown.words
+        assert looking.command(finding) in shown.words
+
+
+def test_the_verdict_counts_errors_and_else_warnings() -> None:
+    assert re.search(r" 6 +errors and 1 warning in 13 files ", damaged().words)
+    store = audit_reports.store(found=[KINDS["ELG-002"].at(store="/data/store", file="0.log")])
+    assert re.search(r" 1 +warning and no error in ", Page(page.render(audit_reports.report(store))).words)
+    assert re.search(r" 0 +errors in 12 files ", Page(page.render(audit_reports.sound())).words)
+
+
+def test_what_was_not_verified_is_told_in_front_of_all_that_was() -> None:
+    words = damaged().words
+    gaps = words.index("What this audit says nothing about")
+    assert gaps < words.index("Every file, and where")
+    for label in ("UNVERIFIED", "NOT COVERED", "NOT RUN"):
+        assert gaps < words.index(label) < words.index("Every file, and where")
+    assert "6.log behind byte 4,812,032: it was being written" in words
+    assert "no ensembles were given" in words
+    assert "says nothing about" not in Page(page.render(audit_reports.sound())).words
+
+
+def test_bytes_that_were_not_read_again_are_told() -> None:
+    report = replace(audit_reports.sound(), bytes_reused=3 << 30)
+    words = Page(page.render(report)).words
+    assert "NOT READ AGAIN" in words
+    assert "3.0 GiB" in words
+
+
+def test_marks_lie_where_the_damage_does() -> None:
+    # 12,345,678 of 64 MiB
+    assert "left:min(18.396%,100% - 3px)" in damaged().source
+    titles = damaged().values("title")
+    assert any(title.startswith("ELG-003 0.log@12345678..12346790, ledger 4, entry 17") for title in titles)
+
+
+def test_what_files_hold_cannot_break_the_page() -> None:
+    found = [
+        KINDS["ELG-003"].at(store=HOSTILE, file=HOSTILE, offset=1, detail=HOSTILE),
+        KINDS["DIR-001"].at(store=HOSTILE, file=HOSTILE),
+    ]
+    checks = [Check("x", HOSTILE, "not run", HOSTILE)]
+    store = audit_reports.store(
+        HOSTILE, [audit_reports.log(0, 99, [(1, 50)])], found, checks=checks, not_covered=[HOSTILE]
+    )
+    source = page.render(audit_reports.report(store, engine=HOSTILE, argv=(HOSTILE,)))
+    shown = Page(source)
+    assert shown.elements.count("script") == 1
+    assert "<script>alert" in shown.words
+    assert not re.search("[\u202e\x1b\udcff\x00]", source)
+
+
+def test_ten_thousand_findings_are_cut_and_it_is_said() -> None:
+    report = audit_reports.large()
+    shown = Page(page.render(report))
+    assert len(shown.source) < 2_000_000
+    assert " 10,000  entries" in shown.words.replace("10,000 entries", "10,000  entries")
+    assert re.search(r"9,\d\d\d more are not on this page: all are in findings.parquet", shown.words)
+    assert re.search(r"Entry logs \(1,500\)", shown.words)
+    marks = [
+        title for title in shown.values("title") if " more here)" in title or title.startswith("ELG-003")
+    ]
+    assert 0 < len(marks) < 60 * 800
+
+
+def test_a_hundred_thousand_runs_are_drawn_as_their_largest_ledgers_and_one_rest() -> None:
+    words = Page(page.render(audit_reports.large(findings=3, logs=1500))).words
+    assert "10 more" in words
+    assert "70 ledgers" in words
+
+
+def test_live_and_dead_bytes_come_from_the_index_and_are_unknown_without_one() -> None:
+    ours = figures.by_log(audit_reports.damaged())
+    assert [log.dead for log in ours] == [0, *(number * 3 << 20 for number in range(1, 6)), 0]
+    assert all(log.live + (log.dead or 0) == log.size for log in ours)
+    bookie = audit_reports.damaged(owner=Owner.BOOKIE)
+    assert {log.dead for log in figures.by_log(bookie)} == {None}
+    assert "nobody can tell here" in Page(page.render(audit_reports.report(bookie))).words
+
+
+def test_of_several_stores_each_has_its_row_and_its_files() -> None:
+    words = Page(page.render(audit_reports.several())).words
+    for name in ("/data/one", "/data/bookie two", "/data/store"):
+        assert words.count(name) >= 3
+    assert "6 passed" not in words
+    assert "2 failed" in words
