@@ -1,0 +1,19 @@
+"""docs/findings.md tells every kind of finding as the catalogue does, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from recovery.verify.catalogue import KINDS
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "findings.md").read_text()
+
+
+def test_each_kind_has_its_row_and_there_is_no_other() -> None:
+    expected = [
+        f"| `{kind.id}` | {kind.severity.name.lower()} | {kind.title} | {kind.cause} | {kind.remedy} "
+        f"| {kind.counts} |"
+        for kind in KINDS.values()
+    ]
+    assert re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE) == expected
