@@ -25,7 +25,10 @@ from recovery.audit.drill import DrillLog
 from recovery.audit.drill_index import DrillIndex
 from recovery.audit.gather import Gathered
 from recovery.audit.ground import check_is_a_store, survey
+from recovery.audit.identity import whose
 from recovery.audit.inspected import AuditReport, Coverage, StoreReport
+from recovery.audit.keeping import Keeping
+from recovery.audit.kept import Kept, Reuse
 from recovery.audit.local import Serial
 from recovery.audit.log_scan import ScanLog
 from recovery.audit.plan import Careful, Unread, journal_task, plan
@@ -63,6 +66,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Where parts of logs are kept, for an audit that goes on from this one, and from which it goes on."""
+
+    report: Path
+    since: Path | None = None
+    """An older report: its sound parts stand for logs that are what they were."""
+    reread: float = 0.0
+    """The share of those that is read again all the same."""
+    is_resumed: bool = False
+    """Whether this report's own parts are used: its audit was interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What is to be looked at, and how."""
 
@@ -75,6 +91,7 @@ class Asked:
     steps: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By path: for ledgers that are striped over several stores, how far the entries of one are apart."""
     watch: Callable[[Progress], None] = _nowhere
+    keep: Keep | None = None
     argv: tuple[str, ...] = ()
 
 
@@ -95,6 +112,7 @@ def inspect(asked: Asked) -> AuditReport:
         argv=asked.argv,
         seconds=time.monotonic() - clock,
         bytes_read=meter.everything,
+        bytes_reused=meter.reused,
         findings=tuple(sorted((one for store in stores for one in store.findings), key=order)),
     )
 
@@ -135,6 +153,7 @@ class _Meter:
     total: int = 0
     done: int = 0
     everything: int = 0
+    reused: int = 0
 
     def begin(self, stage: str, total: int) -> None:
         self.stage, self.total, self.done = stage, total, 0
@@ -154,6 +173,8 @@ class _Inspection:
         self._meter = meter
         self._grounds = [self._ground(path, held) for path in asked.paths]
         self._gathered = [Gathered(ground) for ground in self._grounds]
+        self._keeping = _keeping(asked, self._grounds)
+        self._engine = self._keeping or asked.engine
 
     def run(self) -> tuple[StoreReport, ...]:
         clock = time.monotonic()
@@ -162,6 +183,9 @@ class _Inspection:
         self._retype()
         facts = [gathered.facts() for gathered in self._gathered]
         drilled = self._drill(facts)
+        if self._keeping is not None:
+            self._keeping.tidy()
+            self._meter.reused += self._keeping.reused_bytes
         seconds = time.monotonic() - clock
         return tuple(
             self._report(number, found, one, seconds)
@@ -186,7 +210,7 @@ class _Inspection:
         if not tasks:
             return
         self._meter.begin(stage, sum(task.size for task in tasks))
-        for done in self._asked.engine.run(tasks, self._meter.read):
+        for done in self._engine.run(tasks, self._meter.read):
             yield done.number, done.part
 
     def _read(self) -> None:
@@ -288,6 +312,16 @@ class _Inspection:
             live_sizes=index_rules.live_sizes(facts, drilled),
             seconds=seconds,
         )
+
+
+def _keeping(asked: Asked, grounds: Sequence[Ground]) -> Keeping | None:
+    keep = asked.keep
+    if keep is None:
+        return None
+    logs = whose(grounds)
+    before = [Kept(keep.report, logs, Reuse.ENDED)] if keep.is_resumed else []
+    before += [Kept(keep.since, logs)] if keep.since else []
+    return Keeping(asked.engine, Kept(keep.report, logs), before, keep.reread)
 
 
 def _coverage(ground: Ground, gathered: Gathered, facts: StoreFacts) -> Coverage:
