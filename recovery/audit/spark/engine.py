@@ -155,7 +155,9 @@ def _opened(mail: _Mail, count: int, watch: Callable[[int], None]) -> Iterator[D
                 yield Done(number, part)
             case _Ended(error=None):
                 if len(seen) < count:
-                    raise SparkFailed(f"Spark says that all is done, and {count - len(seen)} parts are missing")
+                    raise SparkFailed(
+                        f"Spark says that all is done, and {count - len(seen)} parts are missing"
+                    )
                 return
             case _Ended(error=error):
                 raise SparkFailed(_in_one_line(error)) from None

@@ -50,7 +50,7 @@ def launch(conf: SparkConf) -> Any:
         conf.set(_JAVA_OPTIONS, " ".join((*swift, conf.get(_JAVA_OPTIONS) or "")).strip())
     with tempfile.TemporaryFile() as said, environment(_surroundings(java, conf)):
         try:
-            return launch_gateway(conf, {"stdout": said, "stderr": said})
+            return launch_gateway(conf, {"stdout": said, "stderr": said})  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
             raise SparkUnavailable(f"Spark did not start: {_last_words(said)}") from error
 
@@ -59,7 +59,7 @@ def _surroundings(java: Java, conf: SparkConf) -> dict[str, str]:
     """The environment of the Java process, which the workers' Pythons have from it."""
     found = {"JAVA_HOME": str(java.home)}
     if (conf.get("spark.master") or "").startswith("local"):
-        # Whatever can be imported here can be there, and nothing else: not what lies in a directory by chance.
+        # What can be imported here can be there, and nothing else: nothing that a directory holds by chance.
         found["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in sys.path)
         found["PYTHONSAFEPATH"] = "1"
         found["SPARK_LOCAL_IP"] = "127.0.0.1"

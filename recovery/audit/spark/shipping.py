@@ -25,7 +25,7 @@ def ship(context: SparkContext) -> None:
     is everywhere already.
     """
     is_there = any(uri.endswith(f"/{_NAME}") for uri in context.listFiles)
-    if is_there or not needs_shipping(context.master):
+    if is_there or not needs_shipping(str(context.master)):
         return
     # Executors fetch it when their first task comes: it has to stay as long as the context.
     directory = Path(SparkFiles.getRootDirectory()) / "sent"

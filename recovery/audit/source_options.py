@@ -1,0 +1,66 @@
+"""The options of a data source, as Spark hands them over: words, by names whose case does not matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recovery.audit import tables
+from recovery.audit.ways import Ways
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from recovery.audit.tables import Table
+
+_YES_OR_NO = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is to be read, and how."""
+
+    path: str
+    rows: str
+    payload: bool
+    ways: Ways = field(repr=False)
+    """The passwords that were given."""
+
+
+def parse(options: Mapping[str, str], of_kind: Mapping[str, Table]) -> SourceOptions:
+    """Raises `ValueError` with what is wrong; `of_kind` are the tables that there are."""
+    path, rows = options.get("path"), options.get("rows", "entries")
+    payload = _YES_OR_NO.get(options.get("payload", "false").lower())
+    if not path:
+        raise ValueError("a path is needed: load(path), or OPTIONS (path '…')")
+    if rows not in of_kind:
+        raise ValueError(f"rows is one of {', '.join(of_kind)}, not {rows!r}")
+    if payload is None:
+        raise ValueError("payload is true or false")
+    if payload and not any(name == "payload_size" for name, _ in of_kind[rows].columns):
+        raise ValueError("payload goes with the entries of logs and journals only")
+    return SourceOptions(path, rows, payload, _ways(options))
+
+
+def table(asked: SourceOptions, of_kind: Mapping[str, Table]) -> Table:
+    """The table that these options ask for."""
+    found = of_kind[asked.rows]
+    return tables.with_payload(found) if asked.payload else found
+
+
+def _ways(options: Mapping[str, str]) -> Ways:
+    """Passwords, as the command line takes them. In a file they stay out of plans, histories and logs."""
+    given = [options["password"]] if "password" in options else []
+    if "passwordFile" in options:
+        text = Path(options["passwordFile"]).read_text(encoding="utf-8", errors="surrogateescape")
+        given = [*text.splitlines(), *given]
+    by_ledger: dict[int, bytes] = {}
+    otherwise: bytes | None = None
+    for one in given:
+        ledger, equals, password = one.partition("=")
+        if equals and ledger.isascii() and ledger.isdigit():
+            by_ledger[int(ledger)] = password.encode(errors="surrogateescape")
+        else:
+            otherwise = one.encode(errors="surrogateescape")
+    return Ways(passwords=by_ledger, password=otherwise)
