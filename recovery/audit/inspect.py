@@ -25,12 +25,12 @@ from recovery.audit.drill import DrillLog
 from recovery.audit.drill_index import DrillIndex
 from recovery.audit.gather import Gathered
 from recovery.audit.ground import check_is_a_store, survey
-from recovery.audit.identity import whose
 from recovery.audit.inspected import AuditReport, Coverage, StoreReport
 from recovery.audit.keeping import Keeping
-from recovery.audit.kept import Kept, Reuse
+from recovery.audit.kept_parts import Kept, Reuse
 from recovery.audit.local import Serial
 from recovery.audit.log_scan import ScanLog
+from recovery.audit.part_identity import whose
 from recovery.audit.plan import Careful, Unread, journal_task, plan
 from recovery.audit.questions import checks
 from recovery.audit.retyped import retyped
