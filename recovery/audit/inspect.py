@@ -13,14 +13,16 @@ from __future__ import annotations
 import datetime as dt
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recovery.audit import snapshot, stitch
+from recovery.audit import ensembles, snapshot, stitch
+from recovery.audit.asked import Progress
 from recovery.audit.drill import DrillLog
 from recovery.audit.drill_index import DrillIndex
 from recovery.audit.gather import Gathered
@@ -28,13 +30,11 @@ from recovery.audit.ground import check_is_a_store, survey
 from recovery.audit.inspected import AuditReport, Coverage, StoreReport
 from recovery.audit.keeping import Keeping
 from recovery.audit.kept_parts import Kept, Reuse
-from recovery.audit.local import Serial
 from recovery.audit.log_scan import ScanLog
 from recovery.audit.part_identity import whose
 from recovery.audit.plan import Careful, Unread, journal_task, plan
 from recovery.audit.questions import checks
 from recovery.audit.retyped import retyped
-from recovery.audit.ways import Ways
 from recovery.founding import Layout
 from recovery.verify import index_rules, soundness
 from recovery.verify.entries import no_entries, no_rows
@@ -47,63 +47,24 @@ from storage.posix_files import PosixDirectory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from recovery.audit.asked import Asked
     from recovery.audit.ground import Ground
-    from recovery.audit.task import Engine, Task
+    from recovery.audit.replicas import ReplicaReport
+    from recovery.audit.task import Task
     from recovery.verify.finding import Finding
-
-
-def _nowhere(_: Progress) -> None:
-    """Progress that nobody watches."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far it has come; `stage` is what it does, for people."""
-
-    stage: str
-    bytes_done: int
-    bytes_total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Where parts of logs are kept, for an audit that goes on from this one, and from which it goes on."""
-
-    report: Path
-    since: Path | None = None
-    """An older report: its sound parts stand for logs that are what they were."""
-    reread: float = 0.0
-    """The share of those that is read again all the same."""
-    is_resumed: bool = False
-    """Whether this report's own parts are used: its audit was interrupted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be looked at, and how."""
-
-    paths: tuple[str, ...]
-    ways: Ways = field(default_factory=Ways)
-    """Passwords; what is declared comes from the stores themselves."""
-    engine: Engine = field(default_factory=Serial)
-    jobs: int = 1
-    """How many tasks the engine runs at once: large files are cut accordingly."""
-    steps: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """By path: for ledgers that are striped over several stores, how far the entries of one are apart."""
-    watch: Callable[[Progress], None] = _nowhere
-    keep: Keep | None = None
-    argv: tuple[str, ...] = ()
 
 
 def inspect(asked: Asked) -> AuditReport:
     """Looks at the stores. Raises `NotAStore` where there is none; whatever is wrong in one is a finding."""
     started, clock = _now(), time.monotonic()
     meter = _Meter(asked.watch)
-    stores = _look(asked, meter)
+    stores, replicas = _look(asked, meter)
     changing = tuple(store.store for store in stores if store.is_live and _is_wrong(store.findings))
     if changing:
-        again = {store.store: store for store in _look(replace(asked, paths=changing), meter)}
+        others, _ = _look(replace(asked, paths=changing, replicas=None, keep=None), meter)
+        again = {store.store: store for store in others}
         stores = tuple(_confirmed(store, again.get(store.store)) for store in stores)
+    found = chain(replicas.findings if replicas else (), *(store.findings for store in stores))
     return AuditReport(
         stores=stores,
         engine=asked.engine.name,
@@ -113,11 +74,12 @@ def inspect(asked: Asked) -> AuditReport:
         seconds=time.monotonic() - clock,
         bytes_read=meter.everything,
         bytes_reused=meter.reused,
-        findings=tuple(sorted((one for store in stores for one in store.findings), key=order)),
+        replicas=replicas,
+        findings=tuple(sorted(found, key=order)),
     )
 
 
-def _look(asked: Asked, meter: _Meter) -> tuple[StoreReport, ...]:
+def _look(asked: Asked, meter: _Meter) -> tuple[tuple[StoreReport, ...], ReplicaReport | None]:
     with ExitStack() as held:
         return _Inspection(asked, held, meter).run()
 
@@ -171,26 +133,28 @@ class _Inspection:
     def __init__(self, asked: Asked, held: ExitStack, meter: _Meter) -> None:
         self._asked = asked
         self._meter = meter
-        self._grounds = [self._ground(path, held) for path in asked.paths]
+        self._grounds = [self._ground(path, held) for path in _paths(asked)]
         self._gathered = [Gathered(ground) for ground in self._grounds]
         self._keeping = _keeping(asked, self._grounds)
         self._engine = self._keeping or asked.engine
 
-    def run(self) -> tuple[StoreReport, ...]:
+    def run(self) -> tuple[tuple[StoreReport, ...], ReplicaReport | None]:
         clock = time.monotonic()
         self._read()
         self._stitch()
         self._retype()
         facts = [gathered.facts() for gathered in self._gathered]
         drilled = self._drill(facts)
+        replicas = self._compare(facts)
         if self._keeping is not None:
             self._keeping.tidy()
             self._meter.reused += self._keeping.reused_bytes
         seconds = time.monotonic() - clock
-        return tuple(
+        reports = [
             self._report(number, found, one, seconds)
             for number, (found, one) in enumerate(zip(facts, drilled, strict=True))
-        )
+        ]
+        return tuple(reports), replicas
 
     # ── held ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -204,7 +168,10 @@ class _Inspection:
     # ── read ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _steps(self, ground: Ground) -> Mapping[int, int]:
-        return self._asked.steps.get(ground.store, {})
+        replicas = self._asked.replicas
+        if replicas is None or ground.store not in replicas.stores.values():
+            return {}
+        return ensembles.steps(replicas.ledgers)
 
     def _run(self, stage: str, tasks: Sequence[Task[Any]]) -> Iterator[tuple[int, Any]]:
         if not tasks:
@@ -295,6 +262,20 @@ class _Inspection:
                 yield DrillLog(logs[log.log_id].path, log.log_id, HEADER_SIZE, end, there, ground.ways)
         yield DrillIndex(str(ground.index), suspects)
 
+    def _compare(self, facts: Sequence[StoreFacts]) -> ReplicaReport | None:
+        replicas = self._asked.replicas
+        if replicas is None:
+            return None
+        from recovery.audit.replicas import Looked, compare
+
+        by_path = {path: name for name, path in replicas.stores.items()}
+        looked = [
+            Looked(by_path[ground.store], ground, found)
+            for ground, found in zip(self._grounds, facts, strict=True)
+            if ground.store in by_path
+        ]
+        return compare(replicas, looked, self._run)
+
     # ── judged ───────────────────────────────────────────────────────────────────────────────────────
 
     def _report(self, store: int, facts: StoreFacts, drilled: Drilled, seconds: float) -> StoreReport:
@@ -312,6 +293,13 @@ class _Inspection:
             live_sizes=index_rules.live_sizes(facts, drilled),
             seconds=seconds,
         )
+
+
+def _paths(asked: Asked) -> list[str]:
+    """Each store once; those of the replicas as their ensembles call them."""
+    others = list(asked.replicas.stores.values()) if asked.replicas else []
+    known = {Path(path).resolve() for path in others}
+    return [*others, *(path for path in asked.paths if Path(path).resolve() not in known)]
 
 
 def _keeping(asked: Asked, grounds: Sequence[Ground]) -> Keeping | None:

@@ -124,7 +124,8 @@ def _place(out: str | None) -> Path:
 
 
 def _report(paths: tuple[str, ...], wanted: Wanted, passwords: Passwords) -> AuditReport:
-    from recovery.audit.inspect import Asked, inspect
+    from recovery.audit.asked import Asked
+    from recovery.audit.inspect import inspect
     from recovery.audit.ways import Ways
     from recovery.shell.audit_watch import AuditWatch
     from storage.errors import StoreError

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from recovery.audit.inspect import Progress
+    from recovery.audit.asked import Progress
 
 _STEP_S = 0.1
 

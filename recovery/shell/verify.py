@@ -15,7 +15,7 @@ from recovery.shell.writers import Form, writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.audit.inspect import Progress
+    from recovery.audit.asked import Progress
     from recovery.audit.inspected import AuditReport
     from recovery.shell.passwords import Passwords
 
@@ -78,7 +78,8 @@ def _report(path: str, passwords: Passwords, jobs: int | None) -> AuditReport:
 def _store(
     path: str, passwords: Passwords, jobs: int | None, watch: Callable[[Progress], None]
 ) -> AuditReport:
-    from recovery.audit.inspect import Asked, inspect
+    from recovery.audit.asked import Asked
+    from recovery.audit.inspect import inspect
     from recovery.audit.local import Pool
     from recovery.audit.ways import Ways
 
