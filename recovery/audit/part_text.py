@@ -1,0 +1,238 @@
+"""A part of an entry log as text, its runs excepted: JSON that anybody can read, and that runs nothing.
+
+What is read may come from anybody. So it is taken apart piece by piece: what has another shape than what is
+written here, or a number that no file holds, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from operator import index
+from typing import TYPE_CHECKING
+
+from recovery.verify.parts import FlawAt, FlawKind, LogPart, MapRecord
+from storage.codec.entrylog import STORE_ID_SIZE, EmptyLog, Header, Origin
+from storage.entry import DigestType
+from storage.outcome import Damaged, EndOfData, Flaw, Torn
+from storage.position import LogPosition
+
+if TYPE_CHECKING:
+    from recovery.verify.runs import Runs
+    from storage.outcome import Stop
+
+_NUMBERS = ("log_id", "start", "end", "entry", "exit", "file_size", "records", "size", "fillers")
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+
+
+class NotAPart(ValueError):
+    """Text that no part was ever written as."""
+
+
+def encode(part: LogPart) -> str:
+    """Everything but the runs."""
+    return json.dumps(
+        {name: getattr(part, name) for name in _NUMBERS}
+        | {
+            "header": _header(part.header),
+            "flaws": [_flaw(one) for one in part.flaws],
+            "maps": [_map(one) for one in part.maps],
+            "stop": None if part.stop is None else _stop(part.stop),
+            "types": [[ledger, kind.name] for ledger, kind in part.types.items()],
+            "unverified": [[ledger, count] for ledger, count in part.unverified.items()],
+            "seconds": float(part.seconds),
+        },
+        separators=(",", ":"),
+        default=index,  # numpy's numbers
+    )
+
+
+def decode(text: str, runs: Runs) -> LogPart:
+    """The part with these runs; raises `NotAPart`."""
+    told = load(text)
+    try:
+        return LogPart(
+            **{name: _number(told[name]) for name in _NUMBERS},
+            header=_read_header(told["header"]),
+            runs=runs,
+            flaws=tuple(_read_flaw(one) for one in _list(told["flaws"])),
+            maps=tuple(_read_map(one) for one in _list(told["maps"])),
+            stop=None if told["stop"] is None else _read_stop(told["stop"]),
+            types={ledger: DigestType[_text(name)] for ledger, name in _pairs(told["types"])},
+            unverified={ledger: _number(count) for ledger, count in _pairs(told["unverified"])},
+            seconds=_seconds(told["seconds"]),
+        )
+    except KeyError as error:
+        raise NotAPart(f"unknown or missing: {error}") from None
+
+
+def load(text: str) -> dict[str, object]:
+    """A JSON object whose numbers are all such as files hold; raises `NotAPart`."""
+    try:
+        told = json.loads(text, parse_int=_bounded, parse_constant=_refused)
+    except RecursionError:
+        raise NotAPart("too many brackets") from None
+    except json.JSONDecodeError as error:
+        raise NotAPart(str(error)) from None
+    if not isinstance(told, dict):
+        raise NotAPart("not an object")
+    return told
+
+
+def _bounded(digits: str) -> int:
+    # Any longer, and making a number of it takes time.
+    number = int(digits) if len(digits) <= len(str(_LEAST)) else _MOST + 1
+    if not _LEAST <= number <= _MOST:
+        raise NotAPart("a number that is in no file")
+    return number
+
+
+def _refused(constant: str) -> float:
+    raise NotAPart(f"{constant} is no number")
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise NotAPart("not a number")
+    return value
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, float):
+        raise NotAPart("no seconds")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise NotAPart("not a text")
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise NotAPart("not a list")
+    return value
+
+
+def _pairs(value: object) -> list[tuple[int, object]]:
+    pairs = [_list(one) for one in _list(value)]
+    if any(len(pair) != 2 for pair in pairs):
+        raise NotAPart("not a pair")
+    return [(_number(first), second) for first, second in pairs]
+
+
+# ── what stands in a part ────────────────────────────────────────────────────────────────────────────
+
+
+def _header(header: Header | EmptyLog | Damaged) -> list[object]:
+    match header:
+        case EmptyLog():
+            return ["empty"]
+        case Damaged():
+            return _stop(header)
+        case Header(version, map_offset, ledger_count, origin):
+            return ["header", version, map_offset, ledger_count, None if origin is None else _origin(origin)]
+
+
+def _read_header(told: object) -> Header | EmptyLog | Damaged:
+    match told:
+        case ["empty"]:
+            return EmptyLog()
+        case ["header", version, map_offset, ledgers, origin]:
+            whose = None if origin is None else _read_origin(origin)
+            return Header(_number(version), _number(map_offset), _number(ledgers), whose)
+        case _:
+            return _damaged(_read_stop(told))
+
+
+def _origin(origin: Origin) -> list[object]:
+    previous = origin.previous
+    behind = None if previous is None else [previous.log_id, previous.offset]
+    return [origin.store_id.hex(), origin.generation, behind]
+
+
+def _read_origin(told: object) -> Origin:
+    match told:
+        case [store, generation, behind]:
+            store_id = bytes.fromhex(_text(store))
+            if len(store_id) != STORE_ID_SIZE:
+                raise NotAPart("not a store's id")
+            return Origin(store_id, _number(generation), None if behind is None else _read_position(behind))
+        case _:
+            raise NotAPart("not an origin")
+
+
+def _read_position(told: object) -> LogPosition:
+    match told:
+        case [log_id, offset]:
+            return LogPosition(_number(log_id), _number(offset))
+        case _:
+            raise NotAPart("not a position")
+
+
+def _stop(stop: Stop) -> list[object]:
+    match stop:
+        case EndOfData(offset):
+            return ["end", offset]
+        case Torn(offset, flaw):
+            return ["torn", offset, flaw.name]
+        case Damaged(offset, flaw, detail):
+            return ["damaged", offset, flaw.name, detail]
+
+
+def _read_stop(told: object) -> Stop:
+    match told:
+        case ["end", offset]:
+            return EndOfData(_number(offset))
+        case ["torn", offset, flaw]:
+            return Torn(_number(offset), Flaw[_text(flaw)])
+        case ["damaged", offset, flaw, detail]:
+            return Damaged(_number(offset), Flaw[_text(flaw)], _text(detail))
+        case _:
+            raise NotAPart("not an end")
+
+
+def _damaged(stop: Stop) -> Damaged:
+    if not isinstance(stop, Damaged):
+        raise NotAPart("not damage")
+    return stop
+
+
+def _flaw(flaw: FlawAt) -> list[object]:
+    cause = None if flaw.flaw is None else flaw.flaw.name
+    ids = (flaw.ledger_id, flaw.entry_id)
+    return [flaw.kind.name, cause, flaw.offset, flaw.end, *ids, flaw.detail, flaw.count]
+
+
+def _read_flaw(told: object) -> FlawAt:
+    match told:
+        case [kind, cause, offset, end, ledger, entry, detail, count]:
+            return FlawAt(
+                FlawKind[_text(kind)],
+                None if cause is None else Flaw[_text(cause)],
+                _number(offset),
+                _number(end),
+                None if ledger is None else _number(ledger),
+                None if entry is None else _number(entry),
+                _text(detail),
+                _number(count),
+            )
+        case _:
+            raise NotAPart("not a flaw")
+
+
+def _map(record: MapRecord) -> list[object]:
+    pairs = record.pairs
+    told = {"damage": _stop(pairs)} if isinstance(pairs, Damaged) else [list(pair) for pair in pairs]
+    return [record.offset, record.end, told]
+
+
+def _read_map(told: object) -> MapRecord:
+    match told:
+        case [offset, end, {"damage": damage}]:
+            return MapRecord(_number(offset), _number(end), _damaged(_read_stop(damage)))
+        case [offset, end, pairs]:
+            read = tuple((ledger, _number(size)) for ledger, size in _pairs(pairs))
+            return MapRecord(_number(offset), _number(end), read)
+        case _:
+            raise NotAPart("not a ledgers map")
