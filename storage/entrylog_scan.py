@@ -95,6 +95,11 @@ def survey(reader: EntryLogReader) -> None:
         pass
 
 
+def first_sound(reader: EntryLogReader, start: int, end: int) -> int | None:
+    """The first offset in [start, end) at which a sound record begins: a guess, which payloads can mislead."""
+    return find_record(reader.window, start, lambda place: _is_sound(reader, place, reader.size), end)
+
+
 def metadata(reader: EntryLogReader) -> LogMetadata:
     """Bytes per ledger: from the ledgers map if there is a sound one, otherwise by walking through."""
     sizes = reader.ledgers_map()

@@ -43,6 +43,10 @@ class Pace:
     sleep: Callable[[float], None] = time.sleep
     _ahead_until: float = field(default=0.0, init=False)
 
+    def unseen(self) -> Pace:
+        """The same rate for what is read once more, of which nobody has to hear."""
+        return Pace(rate_max=self.rate_max, clock=self.clock, sleep=self.sleep)
+
     def read(self, size: int) -> None:
         """So many more bytes were read. Returns when they may have been, at that rate."""
         self.tell(size)

@@ -39,6 +39,8 @@ class FlawAt:
     ledger_id: int | None = None
     entry_id: int | None = None
     detail: str = ""
+    count: int = 1
+    """How many it stands for, the first of which stands at `offset`."""
 
 
 @dataclass(frozen=True, slots=True)

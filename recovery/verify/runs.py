@@ -40,22 +40,22 @@ RUN = np.dtype(
     ]
 )
 
-_LEDGER = np.uint64(0x9E37_79B9_7F4A_7C15)
-_ENTRY = np.uint64(0xC2B2_AE3D_27D4_EB4F)
-_VALUE = np.uint64(0x1656_67B1_9E37_79F9)
-_STIR = np.uint64(0xBF58_476D_1CE4_E5B9)
-_HALF = np.uint64(32)
-_MOST = np.uint64(29)
+LEDGER_FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
+ENTRY_FACTOR = np.uint64(0xC2B2_AE3D_27D4_EB4F)
+VALUE_FACTOR = np.uint64(0x1656_67B1_9E37_79F9)
+STIR_FACTOR = np.uint64(0xBF58_476D_1CE4_E5B9)
+HALF = np.uint64(32)
+MOST = np.uint64(29)
 
 
 def mix(ledgers: Any, entries: Any, values: Any) -> Fingerprints:
     """For each entry a number that tells it, and what belongs to it, from any other."""
-    mixed = np.asarray(ledgers).astype(np.uint64) * _LEDGER
-    mixed = mixed ^ (np.asarray(entries).astype(np.uint64) * _ENTRY)
-    mixed = mixed + np.asarray(values).astype(np.uint64) * _VALUE
-    mixed ^= mixed >> _HALF
-    mixed *= _STIR
-    mixed ^= mixed >> _MOST
+    mixed = np.asarray(ledgers).astype(np.uint64) * LEDGER_FACTOR
+    mixed = mixed ^ (np.asarray(entries).astype(np.uint64) * ENTRY_FACTOR)
+    mixed = mixed + np.asarray(values).astype(np.uint64) * VALUE_FACTOR
+    mixed ^= mixed >> HALF
+    mixed *= STIR_FACTOR
+    mixed ^= mixed >> MOST
     return mixed
 
 
@@ -85,10 +85,10 @@ def merged(parts: Iterable[Runs]) -> Runs:
     goes_on[1:] = runs["first"][1:] == runs["last"][:-1] + runs["step"][1:]
     for column in (runs["file"], runs["ledger"], runs["step"], residue):
         goes_on[1:] &= column[1:] == column[:-1]
-    return _put_together(runs, np.flatnonzero(~goes_on))
+    return put_together(runs, np.flatnonzero(~goes_on))
 
 
-def _put_together(runs: Runs, begins: Numbers) -> Runs:
+def put_together(runs: Runs, begins: Numbers) -> Runs:
     together = runs[begins].copy()
     ends = np.append(begins[1:], len(runs)) - 1
     together["last"] = runs["last"][ends]

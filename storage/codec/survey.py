@@ -66,6 +66,14 @@ class DigestSurvey:
         if len(self._keyed) < self._ledgers_max:
             self._keyed.add(ledger_id)
 
+    def saw_proof(self, ledger_id: int, digest_type: DigestType) -> None:
+        """Somebody else has verified entries of that ledger: there is no doubt of its type."""
+        ledger = self._ledgers.get(ledger_id) or self._remember(ledger_id)
+        before = ledger.digest_type
+        ledger.votes[digest_type] += VOTES_WANTED
+        ledger.settled = len(ledger.votes) == 1
+        self._follow(before, ledger.digest_type)
+
     def observe(self, data: Buffer) -> None:
         """Takes one entry's bytes into account."""
         head = entry_codec.decode_head(data)

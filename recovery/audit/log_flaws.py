@@ -1,0 +1,86 @@
+"""The flaws of an entry log as they are met: exact ones first, and from some number on only counted.
+
+What is kept does not depend on how the log was cut into ranges: the flaws of parts, put together in order,
+are those of the whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from recovery.verify.parts import FlawAt, FlawKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+EXACT_MAX = 10_000
+"""So many flaws of one kind are told one by one."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Those of one kind."""
+
+    exact: list[FlawAt] = field(default_factory=list)
+    rest: FlawAt | None = None
+    """All further ones."""
+
+
+class FlawList:
+    """Flaws of one log, in the order of the file."""
+
+    def __init__(self) -> None:
+        self._kept: dict[FlawKind, _Kept] = {}
+        self._confirmed: dict[int, FlawAt] = {}
+
+    def add(self, flaw: FlawAt) -> None:
+        """One more, or one that stands for several."""
+        if flaw.kind is FlawKind.CONFIRMED:
+            self._add_confirmed(flaw)
+            return
+        kept = self._kept.setdefault(flaw.kind, _Kept())
+        if len(kept.exact) < EXACT_MAX and flaw.count == 1 and kept.rest is None:
+            kept.exact.append(flaw)
+        elif kept.rest is None:
+            kept.rest = replace(flaw, ledger_id=None, entry_id=None, detail=_more(flaw.count))
+        else:
+            count = kept.rest.count + flaw.count
+            kept.rest = replace(kept.rest, end=flaw.end, count=count, detail=_more(count))
+
+    def _add_confirmed(self, flaw: FlawAt) -> None:
+        # A writer who is at fault is so with each entry: one for each ledger says it all.
+        assert flaw.ledger_id is not None, "an entry says it"
+        before = self._confirmed.get(flaw.ledger_id)
+        if before is None:
+            self._confirmed[flaw.ledger_id] = flaw
+        else:
+            count = before.count + flaw.count
+            self._confirmed[flaw.ledger_id] = replace(
+                before, end=flaw.end, count=count, detail=f"{count} entries"
+            )
+
+    def all(self) -> tuple[FlawAt, ...]:
+        """In the order of the file."""
+        found = list(self._confirmed.values())
+        for kept in self._kept.values():
+            found += kept.exact
+            found += [kept.rest] if kept.rest else []
+        return tuple(sorted(found, key=_place))
+
+
+def _place(flaw: FlawAt) -> tuple[int, int, str, int]:
+    return flaw.offset, flaw.end, flaw.kind.name, -1 if flaw.ledger_id is None else flaw.ledger_id
+
+
+def _more(count: int) -> str:
+    return f"{count} more of the same kind"
+
+
+def together(flaws: Iterable[Iterable[FlawAt]]) -> tuple[FlawAt, ...]:
+    """The flaws of ranges of one log, in order, as if it had been one range."""
+    found = FlawList()
+    for part in flaws:
+        for flaw in part:
+            found.add(flaw)
+    return found.all()
