@@ -35,14 +35,6 @@ _NO_COLUMN = -1
 _SEVERAL = -2
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A ledger whose copies have to be compared entry by entry, and the stores that have entries of it."""
-
-    ledger_id: int
-    stores: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prints:
     """Stretches with the number of good entries in them, and their fingerprint."""
@@ -57,8 +49,8 @@ class _Prints:
         return _Prints(self.rows[where], self.good[where], self.digests[where], self.is_whole[where])
 
 
-def suspects(ensembles: Sequence[Ensembles], held: Sequence[Held]) -> tuple[Suspect, ...]:
-    """In the order of the ledgers' ids."""
+def suspects(ensembles: Sequence[Ensembles], held: Sequence[Held]) -> tuple[int, ...]:
+    """The ledgers whose copies have to be compared entry by entry, ascending."""
     ensembles = sorted(ensembles, key=lambda one: one.ledger_id)
     ledgers = ledgers_of(ensembles)
     spans = spans_of(ensembles, {one.name: number for number, one in enumerate(held)}, {}, _ends(ensembles))
@@ -68,7 +60,7 @@ def suspects(ensembles: Sequence[Ensembles], held: Sequence[Held]) -> tuple[Susp
     for number, one in enumerate(held):
         if one.prints is not one.runs:
             found.append(_not_as_served(one.runs, prints[number].rows, ledgers, number))
-    return _told(np.unique(np.concatenate(found)), ledgers, held)
+    return tuple(ledgers.ids[np.unique(np.concatenate(found))].tolist())
 
 
 def _ends(ensembles: Sequence[Ensembles]) -> Numbers:
@@ -169,14 +161,3 @@ def _not_as_served(runs: Runs, printed: Stretches, ledgers: Ledgers, store: int)
 def _numbers_with_bad(held: Held, ledgers: Ledgers) -> Numbers:
     numbers = ledgers.numbers(held.prints["ledger"][held.prints["bad"] > 0])
     return numbers[numbers >= 0]
-
-
-def _told(numbers: Numbers, ledgers: Ledgers, held: Sequence[Held]) -> tuple[Suspect, ...]:
-    ids = ledgers.ids[numbers].tolist()
-    stores: dict[int, list[str]] = {ledger_id: [] for ledger_id in ids}
-    for one in held:
-        for runs in (one.runs, one.prints):
-            for ledger_id in np.unique(runs["ledger"][np.isin(runs["ledger"], ids)]).tolist():
-                if one.name not in stores[ledger_id]:
-                    stores[ledger_id].append(one.name)
-    return tuple(Suspect(ledger_id, tuple(names)) for ledger_id, names in stores.items())
