@@ -52,6 +52,10 @@ class Replicas:
     ledgers: tuple[Ensembles, ...]
     """In the order of their ids."""
 
+    def steps(self) -> dict[str, dict[int, int]]:
+        """By the stores' paths how each ledger's runs are to be made there."""
+        return {path: steps(self.ledgers) for path in self.stores.values()}
+
 
 def load(path: str | Path) -> Replicas:
     """What the file says; `InvalidConfig` names the field in it that makes no sense."""

@@ -23,6 +23,19 @@ STORES = ("bk1", "bk2", "bk3", "bk4", "bk5", "bk6")
 ENTRIES = 24
 
 
+@dataclass(frozen=True)
+class Cutting:
+    """How entries become runs: the share of runs that have consecutive ids, and whether a run goes on."""
+
+    finer: float = 0.3
+    goes_on: float = 0.9
+
+
+ANYHOW = Cutting()
+AS_SCANNED = Cutting(finer=0.0)
+WHOLE_RUNS = Cutting(finer=0.0, goes_on=1.0)
+
+
 @dataclass
 class Shelf:
     """One store: the digest of each entry it has; those that cannot be read; and further copies."""
@@ -38,9 +51,9 @@ class World:
     shelves: dict[str, Shelf]
     progress: dict[int, Progress]
 
-    def held(self, random: Random) -> list[Held]:
+    def held(self, random: Random, cutting: Cutting = ANYHOW) -> list[Held]:
         steps = {one.ledger_id: one.step for one in self.ensembles}
-        return [held(name, shelf, steps, random) for name, shelf in self.shelves.items()]
+        return [held(name, shelf, steps, random, cutting) for name, shelf in self.shelves.items()]
 
 
 def digest(ledger_id: int, entry_id: int) -> int:
@@ -98,24 +111,26 @@ def random_world(random: Random) -> World:
     return world
 
 
-def held(name: str, shelf: Shelf, steps: dict[int, int], random: Random) -> Held:
+def held(name: str, shelf: Shelf, steps: dict[int, int], random: Random, cutting: Cutting = ANYHOW) -> Held:
     """What can be read as what is served, and all there is as prints."""
     good = {key: value for key, value in shelf.entries.items() if key not in shelf.bad}
-    prints = random_runs({key: good.get(key) for key in shelf.entries}, steps, random)
-    doubles = random_runs({key: shelf.entries[key] for key in shelf.doubles}, steps, random)
-    served = random_runs(dict(good), steps, random)
+    prints = random_runs({key: good.get(key) for key in shelf.entries}, steps, random, cutting)
+    doubles = random_runs({key: shelf.entries[key] for key in shelf.doubles}, steps, random, cutting)
+    served = random_runs(dict(good), steps, random, cutting)
     return Held(name=name, store=f"/{name}", runs=served, prints=np.concatenate([prints, doubles]))
 
 
-def random_runs(entries: dict[Key, int | None], steps: dict[int, int], random: Random) -> Runs:
-    """The same entries as runs: cut anywhere, in any order, some of them of consecutive ids."""
+def random_runs(
+    entries: dict[Key, int | None], steps: dict[int, int], random: Random, cutting: Cutting = ANYHOW
+) -> Runs:
+    """The same entries as runs, in any order. Those whose digest is `None` are bad."""
     left, rows = dict(entries), []
     for ledger_id, entry_id in sorted(entries):
         if (ledger_id, entry_id) not in left:
             continue
-        step = random.choice([steps.get(ledger_id, 1), steps.get(ledger_id, 1), 1])
+        step = 1 if random.random() < cutting.finer else steps.get(ledger_id, 1)
         ids = [entry_id]
-        while (ledger_id, ids[-1] + step) in left and random.random() < 0.9:
+        while (ledger_id, ids[-1] + step) in left and random.random() < cutting.goes_on:
             ids.append(ids[-1] + step)
         rows.append(run(ledger_id, step, ids, [left.pop((ledger_id, one)) for one in ids]))
     random.shuffle(rows)
