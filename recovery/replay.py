@@ -151,9 +151,14 @@ def scan_of(
     """The facts of one journal of a directory, from `start` on; what it holds is added to `stretches`."""
     with directory.open(filenames.journal(journal_id)) as file:
         reader = JournalReader(file, journal_id)
-        # In a bookie's journal a ledger without a row is one that nobody has told us of.
-        declared = Declared(rows) if reader.salt is None else DeclaredByRows(rows)
-        return scan(reader, EntryVerifier(declared=declared, key_of=partial(_key_of, rows)), start, stretches)
+        return scan(reader, verifier_of(reader, rows), start, stretches)
+
+
+def verifier_of(reader: JournalReader, rows: Mapping[int, LedgerRow]) -> EntryVerifier:
+    """By what the entries of a journal are verified."""
+    # In a bookie's journal a ledger without a row is one that nobody has told us of.
+    declared = Declared(rows) if reader.salt is None else DeclaredByRows(rows)
+    return EntryVerifier(declared=declared, key_of=partial(_key_of, rows))
 
 
 def _key_of(rows: Mapping[int, LedgerRow], ledger_id: int) -> bytes | None:

@@ -217,7 +217,7 @@ def _scan_records(reader: JournalReader, verifier: EntryVerifier, start: int, ow
 
     What no digest proves counts only with something behind it that does, or with its flush complete.
     """
-    _learn_digest_types(reader, verifier, start)
+    learn_digest_types(reader, verifier, start)
     found = _unread(reader, owner, start)
     if _is_a_replayed_end(reader, start):
         return found
@@ -236,7 +236,7 @@ def _scan_records(reader: JournalReader, verifier: EntryVerifier, start: int, ow
     raise AssertionError("items end with a stop")
 
 
-def _learn_digest_types(reader: JournalReader, verifier: EntryVerifier, start: int) -> None:
+def learn_digest_types(reader: JournalReader, verifier: EntryVerifier, start: int) -> None:
     """Before anything is judged, so that a damaged entry cannot hide behind a type that is not known yet.
 
     What stands before the mark counts too; damage there ends only that part of the learning.

@@ -112,6 +112,8 @@ class JournalPart:
     """Those that stand from the mark on and are sound or kept."""
     flaws: tuple[FlawAt, ...] = ()
     """Every damaged record or stretch, before the mark too."""
+    tail: tuple[FlawAt, ...] = ()
+    """The same behind all that proves anything: a torn write leaves it too, unless it is vouched for."""
     facts: tuple[Fact, ...] = ()
     marked_at_record: bool | None = None
     """Of the journal that the mark names: whether a record begins, or the data ends, where it says."""

@@ -1,0 +1,137 @@
+"""Whether what stands at a place in a damaged journal is a record, and whether its length can be believed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from recovery.verify.parts import FlawAt, FlawKind
+from storage.codec import journal as codec
+from storage.codec.digest import DigestCheck
+from storage.codec.entry import HEAD, IDS, check_digest, decode_head
+from storage.codec.survey import matching_checksum
+from storage.entry import RECORD_SIZE_MAX
+from storage.journal_proof import has_swallowed
+from storage.journal_reader import StoredPadding, StoredRecord
+from storage.outcome import Damaged, EndOfData, Flaw, Torn
+from storage.position import LENGTH_WORD_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.codec.survey import EntryVerifier
+    from storage.journal_reader import JournalReader
+    from storage.outcome import Stop
+
+_SECTOR = codec.HEADER_SIZE_MAX
+_HOPS_MAX = 64
+"""So many records in a row may be damaged, each by itself, before their framing is no more believed."""
+
+
+class Around(NamedTuple):
+    """What is wrong at a place, and where it goes on behind that."""
+
+    flaws: list[FlawAt]
+    behind: int
+    is_framed: bool
+    """Whether the framing holds, so that nothing was passed over."""
+
+
+class Framing:
+    """Of one journal, up to `end`."""
+
+    def __init__(self, reader: JournalReader, verifier: EntryVerifier, end: int) -> None:
+        self.end = end
+        self._reader = reader
+        self._verifier = verifier
+
+    def item(self, at: int) -> StoredRecord | StoredPadding | Stop:
+        """What begins there; what goes on behind the end is taken for torn."""
+        item = self._reader.item_at(at)
+        if isinstance(item, StoredRecord | StoredPadding) and item.end > self.end:
+            return Torn(at, Flaw.BODY_CUT)
+        return item
+
+    def check(self, data: bytes) -> DigestCheck:
+        """What the digest says; counts as no evidence, since what stands here may be damaged."""
+        ledger_id, _ = IDS.unpack_from(data)
+        known = self._verifier.digester(ledger_id)
+        if known is None:
+            return DigestCheck.OK if matching_checksum(data) else DigestCheck.UNVERIFIED
+        return check_digest(data, known)
+
+    def proves(self, place: int) -> bool:
+        """Whether an entry begins there that its digest proves."""
+        frame = self._reader.frame_at(place)
+        return (
+            isinstance(frame, codec.Frame)
+            and frame.kind is codec.FrameKind.RECORD
+            and frame.end <= self.end
+            and self._verifier.proves(self._reader.body(frame))
+        )
+
+    def ids(self, at: int) -> tuple[int | None, int | None]:
+        """Ledger and entry of the record there, as far as its head makes sense."""
+        head = decode_head(self._reader.window.peek(at + LENGTH_WORD_SIZE, HEAD.size))
+        return (None, None) if isinstance(head, Damaged) else (head.ledger_id, head.entry_id)
+
+    def around_record(
+        self, item: StoredRecord, kind: FlawKind, damage: Damaged, next_place: Callable[[int], int]
+    ) -> Around:
+        """A record that is wrong. Its length may be what is wrong: then it goes on at the next place."""
+        ids = self.ids(item.offset)
+        whole = FlawAt(kind, damage.flaw, item.offset, item.end, *ids, damage.detail)
+        if self._goes_on_at(item.end) and not has_swallowed(self._reader, self._verifier, item):
+            return Around([whole], item.end, is_framed=True)
+        behind = next_place(item.offset + 1)
+        if self._is_entry(item.offset, behind):
+            told = f"length {item.end - item.offset - LENGTH_WORD_SIZE}"
+            flaw = FlawAt(FlawKind.RECORD, Flaw.INNER_LENGTH, item.offset, behind, *ids, told)
+            return Around([flaw], behind, is_framed=False)
+        end = min(item.end, behind)
+        flaws = [FlawAt(kind, damage.flaw, item.offset, end, *ids, damage.detail)]
+        if end < behind:
+            flaws.append(FlawAt(FlawKind.HOLE, Flaw.NOT_A_RECORD, end, behind))
+        return Around(flaws, behind, is_framed=False)
+
+    def around_stop(self, stop: Stop, behind: int) -> FlawAt:
+        """Bytes that are no record; or an entry, but for its length word."""
+        flaw, detail = _what(stop)
+        if self._is_entry(stop.offset, behind):
+            ids = self.ids(stop.offset)
+            return FlawAt(FlawKind.RECORD, flaw, stop.offset, behind, *ids, detail)
+        return FlawAt(FlawKind.HOLE, flaw, stop.offset, behind, detail=detail)
+
+    def _is_entry(self, start: int, end: int) -> bool:
+        """Whether these bytes are an entry but for their length word."""
+        size = end - start - LENGTH_WORD_SIZE
+        return 0 < size <= RECORD_SIZE_MAX and self._verifier.proves(
+            self._reader.window.view(start + LENGTH_WORD_SIZE, size)
+        )
+
+    def _goes_on_at(self, place: int) -> bool:
+        """Whether the framing holds there, be the next records damaged too."""
+        for _ in range(_HOPS_MAX):
+            if place == self.end:
+                return True
+            item = self.item(place)
+            if isinstance(item, StoredPadding):
+                return item.end % _SECTOR == 0
+            if not isinstance(item, StoredRecord):
+                return isinstance(item, EndOfData)
+            if not isinstance(item.record, codec.EntryRecord):
+                return not isinstance(item.record, Damaged | codec.UnknownRecord)
+            if isinstance(decode_head(item.record.data), Damaged):
+                return False
+            if self.check(item.record.data) is not DigestCheck.MISMATCH:
+                return True
+            place = item.end
+        return False
+
+
+def _what(stop: Stop) -> tuple[Flaw, str]:
+    match stop:
+        case Damaged(flaw=flaw, detail=detail):
+            return flaw, detail
+        case Torn(flaw=flaw):
+            return flaw, ""
+    return Flaw.NOT_A_RECORD, ""
