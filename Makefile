@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow crash crash-quick crash-sim mutants mutation-score interop lint types architecture check bench bench-quick bench-syncs bench-functions bench-startup wheel-test clean
+.PHONY: help setup demo test test-slow crash crash-quick crash-sim mutants mutation-score audit-demo interop lint types architecture check bench bench-quick bench-syncs bench-functions bench-startup wheel-test clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -42,6 +42,9 @@ mutants: setup ## plant seventy bugs in copies of the code, and see that each is
 
 mutation-score: setup ## the same, asking the crash laboratory first; writes docs/mutants.json (fifteen minutes)
 	$(BIN)/python tests/support/mutants.py --score
+
+audit-demo: setup ## three stores, damaged, and the audit on Spark that finds it; writes .audit-demo/report (half a minute)
+	@$(BIN)/python tests/support/audit_demo.py .audit-demo
 
 interop: setup ## prove with the real Apache BookKeeper that it reads our files, and we its (three minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/interop.py $(INTEROP)
@@ -83,5 +86,5 @@ wheel-test: setup ## build the wheel, install it alone, and run the tests agains
 	.wheel-test/bin/python -P -m pytest -q -n auto -p no:cacheprovider
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench .bench-* .interop .crash
+	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench .bench-* .interop .crash .audit-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,19 +5,18 @@ store                     where several are audited; the rest as `ledgerstore ve
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import sys
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from recovery.shell import options
 from recovery.shell.audit_engines import ENGINES, Wanted, started
-from recovery.shell.audit_needs import check_is_there, check_there_is, size_of
-from recovery.shell.exits import CannotDo, Exit, say
+from recovery.shell.audit_needs import check_is_there, check_there_is
+from recovery.shell.audit_work import Order, done, place
+from recovery.shell.exits import Exit, say
 from recovery.shell.writers import Form, writer
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ _MB = 1_000_000
 )
 @click.option("--out", metavar="DIR", help="Where the report goes.  [default: audit-TIME]")
 @click.option("--since", metavar="REPORT", help="Do not read again what that report's audit found sound.")
+@click.option("--reread", type=click.FloatRange(0, 100), metavar="%", help="Of that, read so much again.")
 @click.option("--resume", is_flag=True, help="Go on with an audit that was interrupted, in --out.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="MB/S", help="Read no faster.")
 @click.option("--replicas", metavar="FILE", help="Who should hold which entries, in JSON; its stores too.")
@@ -50,6 +50,7 @@ def command(
     engine: str,
     out: str | None,
     since: str | None,
+    reread: float | None,
     resume: object,
     rate: float | None,
     replicas: str | None,
@@ -90,13 +91,12 @@ def command(
         raise click.UsageError("name a store, or --replicas FILE")
     if resume and out is None:
         raise click.UsageError("--resume goes on with what is in --out: name it")
-    place = _place(out)
-    report = _report(paths, wanted, passwords)
-    _keep(report, place)
+    order = Order(paths, replicas, wanted, passwords, place(out), since, (reread or 0) / 100, resume)
+    report = done(order)
     _show(report, Form.JSON if is_json else Form.TABLE)
     from recovery.audit.report import figures
 
-    say(f"report: {place / 'report.html'}")
+    say(f"report: {order.place / 'report.html'}")
     say(f"audit: {figures.verdict(report)}")
     ctx.exit(Exit.CLEAN if figures.tally(report.findings).is_sound else Exit.FINDINGS)
 
@@ -111,40 +111,6 @@ def _self_test(paths: tuple[str, ...], wanted: Wanted, passwords: Passwords, for
         check_is_there(path)
     with started(wanted, 0) as (engine, _):
         return run_self_test(path, engine, passwords, form)
-
-
-def _place(out: str | None) -> Path:
-    """Not after an hour is it time to learn that nothing can be written there."""
-    now = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
-    place = Path(out or f"audit-{now}")
-    nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
-    if not nearest.is_dir():
-        raise CannotDo(f"not a directory: {nearest}")
-    return place
-
-
-def _report(paths: tuple[str, ...], wanted: Wanted, passwords: Passwords) -> AuditReport:
-    from recovery.audit.asked import Asked
-    from recovery.audit.inspect import inspect
-    from recovery.audit.ways import Ways
-    from recovery.shell.audit_watch import AuditWatch
-    from storage.errors import StoreError
-
-    for path in paths:
-        check_is_there(path)
-    ways = Ways(passwords=passwords.by_ledger, password=passwords.otherwise)
-    argv = ("ledgerstore", *sys.argv[1:])
-    try:
-        with started(wanted, size_of(paths)) as (engine, jobs), AuditWatch() as watch:
-            return inspect(Asked(paths, ways, engine, jobs, watch=watch, argv=argv))
-    except StoreError as error:
-        raise CannotDo(str(error)) from error
-
-
-def _keep(report: AuditReport, place: Path) -> None:
-    from recovery.audit.report import kept
-
-    kept.write(report, place)
 
 
 def _show(report: AuditReport, form: Form) -> None:

@@ -11,21 +11,17 @@ why          it is not complete
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from recovery.shell import crash_labs
-from recovery.shell.exits import CannotDo, Exit, say
+from recovery.shell.exits import CannotDo, Exit, ended_as_if_interrupted, say
 from recovery.shell.writers import Form, writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from recovery.crashlab.lab import CrashLab
     from recovery.crashlab.numbers import LabNumbers
 
@@ -140,7 +136,7 @@ def _run(
     with Aside() as aside:
         watch = CrashWatch(aside.terminal)
         try:
-            with _ended_as_if_interrupted(), aside.taken(), watch:
+            with ended_as_if_interrupted(), aside.taken(), watch:
                 run = lab.run(layers, seconds, jobs=jobs, out=out, progress=watch).numbers
         except LabError as error:
             for words in aside.last(_LAST_WORDS):
@@ -152,20 +148,6 @@ def _run(
         if aside.keep(out / PRINTED):
             say(f"printed meanwhile: {out / PRINTED}")
     return run
-
-
-@contextmanager
-def _ended_as_if_interrupted() -> Iterator[None]:
-    """Whoever ends us wants an end too of what we have started."""
-
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 # ── what came of it ──────────────────────────────────────────────────────────────────────────────────────

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import enum
+import signal
 import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Exit(enum.IntEnum):
@@ -36,3 +42,17 @@ def say(line: str) -> None:
     """One line for the person, behind all rows that were written before it."""
     sys.stdout.flush()
     click.echo(line, err=True)
+
+
+@contextmanager
+def ended_as_if_interrupted() -> Iterator[None]:
+    """Whoever ends us wants an end too of what we have started."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recovery.audit.inspected import AuditReport, Check, Coverage, StoreReport
+from recovery.audit.replicas import ReplicaReport
 from recovery.verify.catalogue import KINDS
-from recovery.verify.facts import IndexFacts, LogFacts, Owner, StoreFacts
+from recovery.verify.facts import IndexFacts, LogFacts, NotLookedAt, Owner, StoreFacts
 from recovery.verify.finding import order
 from recovery.verify.parts import JournalPart
+from recovery.verify.replica_rules import Coverage as Copies
+from recovery.verify.replica_rules import Share
 from recovery.verify.runs import RUN
 from storage import filenames
 from storage.codec.entrylog import EmptyLog
@@ -62,6 +65,8 @@ def store(
     """One store: the index of ours has what the logs have."""
     both = [log.runs for log in logs]
     rows = np.concatenate(both) if both else runs(())
+    entries = int(rows["count"].sum())
+    index = IndexFacts(IndexState(), rows, entries) if owner is Owner.OURS else NotLookedAt()
     parts = tuple(journal(JOURNAL + number, 64 * MIB) for number in range(journals))
     facts = StoreFacts(
         store=path,
@@ -69,16 +74,14 @@ def store(
         mark=Mark(JournalPosition(JOURNAL, 20 * MIB), None),
         logs=tuple(logs),
         journals=parts,
-        **(
-            {"index": IndexFacts(IndexState(), rows, int(rows["count"].sum()))} if owner is Owner.OURS else {}
-        ),
+        index=index,
     )
-    size = sum(one.file_size for one in (*logs, *parts))
+    size = sum(one.file_size for one in logs) + sum(one.file_size for one in parts)
     coverage = Coverage(
         files=len(logs) + journals + 4,
         bytes=size,
-        entries=int(rows["count"].sum()),
-        index_rows=int(rows["count"].sum()),
+        entries=entries,
+        index_rows=entries,
         journals=journals,
         logs=len(logs),
         not_covered=tuple(not_covered),
@@ -200,6 +203,40 @@ def damaged(path: str = "/data/store", owner: Owner = Owner.OURS) -> StoreReport
 
 def several() -> AuditReport:
     return report(damaged("/data/one"), damaged("/data/bookie two", Owner.BOOKIE), *sound().stores)
+
+
+def replicated() -> AuditReport:
+    """Three stores that share ledgers, two copies of each entry, and some that lack one."""
+    names = ("bk1", "bk2", "bk3")
+    parts = [store(f"/data/{name}", [log(0, 50 * MIB, ledgers(20, 3))], checks=CHECKS[:-1]) for name in names]
+    found = [
+        KINDS["RPL-001"].at(
+            store="/data/bk2",
+            ledger_id=7,
+            first_entry=500,
+            last_entry=698,
+            count=100,
+            detail="should be on bk2 and bk3; is on bk3; every second entry",
+        ),
+        KINDS["RPL-002"].at(store="/data/bk1", ledger_id=9, first_entry=12, last_entry=12, detail="and bk3"),
+    ]
+    compared = ReplicaReport(
+        findings=tuple(found),
+        ledgers=(
+            Copies(7, is_open=False, copies=(0, 100, 4900)),
+            Copies(8, is_open=True, copies=(0, 0, 20_000)),
+            Copies(9, is_open=False, copies=(3, 250, 8000)),
+        ),
+        stores={
+            "bk1": Share(22_000, 22_000, 0),
+            "bk2": Share(22_100, 21_747, 0),
+            "bk3": Share(22_050, 22_050, 9),
+        },
+        paths={name: f"/data/{name}" for name in names},
+        drilled=(7, 9),
+        not_covered=("bk2: 1 ledger that no ensemble names",),
+    )
+    return report(*parts, replicas=compared, findings=tuple(found))
 
 
 def large(findings: int = 10_000, logs: int = 1500, ledgers_each: int = 70) -> AuditReport:

@@ -6,6 +6,7 @@
     page        the page, from top to bottom
     figures     what the page and the summary count
     strips      files to scale, with what is wrong in them
+    copies      how many copies there are of what
     looking     the command that shows what a finding is about
 
 All but `kept` are pure functions of what was inspected: nothing opens a file or asks the clock.

@@ -159,7 +159,9 @@ def unverified(findings: Iterable[Finding]) -> tuple[int, int]:
 
 def not_covered(report: AuditReport) -> list[tuple[str, str]]:
     """For each store what was not looked at, with the reason."""
-    return [(store.store, what) for store in report.stores for what in store.coverage.not_covered]
+    gaps = [(store.store, what) for store in report.stores for what in store.coverage.not_covered]
+    compared = report.replicas.not_covered if report.replicas else ()
+    return [*gaps, *(("replicas", what) for what in compared)]
 
 
 def total(report: AuditReport, name: str) -> int:

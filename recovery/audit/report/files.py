@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _ROWS_MAX = 60
 """As strips; of more files those with findings come first, and the others are a square each."""
 _SQUARES_MAX = 4000
+_STORES_MAX = 40
 
 _TITLES = {"journal": "Journals", "entry log": "Entry logs", "index": "Index", "other": "Other files"}
 
@@ -36,9 +37,15 @@ def files(report: AuditReport) -> Markup:
                 class_="lead",
             ),
             _key(),
-            map(_panel, report.stores),
+            map(_panel, report.stores[:_STORES_MAX]),
+            _more(len(report.stores) - _STORES_MAX),
         )
     )
+
+
+def _more(count: int) -> Markup:
+    words = f"and {counted(count, 'more store')}: what was found there is below, and in findings.parquet"
+    return tag("p", words, class_="more") if count > 0 else NOTHING
 
 
 def _key() -> Markup:

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from recovery.audit.report.checks import checks
+from recovery.audit.report.copies import copies
 from recovery.audit.report.files import files
 from recovery.audit.report.findings import findings
 from recovery.audit.report.space import space
@@ -29,6 +30,7 @@ def render(report: AuditReport) -> str:
         top(report),
         files(report),
         findings(report),
+        copies(report),
         space(report),
         checks(report),
         _footer(report),

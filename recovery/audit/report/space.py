@@ -16,15 +16,20 @@ if TYPE_CHECKING:
     from recovery.audit.inspected import AuditReport, StoreReport
     from recovery.audit.report.figures import LedgerSpace, LogSpace
 
-_LEDGERS_MAX, _LOGS_MAX = 60, 60
+_LEDGERS_MAX, _LOGS_MAX, _STORES_MAX = 60, 60, 20
 _WIDTH, _HEIGHT = 1140, 300
 _LETTER = 8.2
 
 
 def space(report: AuditReport) -> Markup:
     """Both, for each store."""
-    drawn = [panel for store in report.stores for panel in (_ledgers(store), _logs(store)) if panel]
-    return joined((tag("h2", "Where the space goes"), drawn)) if drawn else NOTHING
+    stores = report.stores[:_STORES_MAX]
+    drawn = [panel for store in stores for panel in (_ledgers(store), _logs(store)) if panel]
+    rest = len(report.stores) - len(stores)
+    more = (
+        tag("p", f"and {counted(rest, 'more store')}: see runs.parquet", class_="more") if rest else NOTHING
+    )
+    return joined((tag("h2", "Where the space goes"), drawn, more)) if drawn else NOTHING
 
 
 # ── by ledger ────────────────────────────────────────────────────────────────────────────────────────────

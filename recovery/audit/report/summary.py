@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from recovery.audit.inspected import AuditReport, StoreReport
+    from recovery.audit.replicas import ReplicaReport
     from recovery.verify.finding import Finding
 
 SCHEMA_VERSION = 1
@@ -39,6 +40,7 @@ def summary(report: AuditReport) -> dict[str, Any]:
         "bytes_reused": report.bytes_reused,
         "bytes_per_second": round(report.bytes_read / report.seconds) if report.seconds else None,
         "stores": [_store(one) for one in report.stores],
+        "replicas": _replicas(report.replicas) if report.replicas else None,
         "worst": [_worst(one) for one in report.findings[:_WORST_MAX] if one.is_wrong],
     }
 
@@ -78,6 +80,18 @@ def _store(store: StoreReport) -> dict[str, Any]:
         "worst_ledgers": _most(
             Counter(one.ledger_id for one in store.findings if one.is_wrong and one.ledger_id is not None)
         ),
+    }
+
+
+def _replicas(compared: ReplicaReport) -> dict[str, Any]:
+    return {
+        "stores": {name: share._asdict() for name, share in compared.stores.items()},
+        "ledgers": [
+            {"ledger": one.ledger_id, "open": one.is_open, "copies": list(one.copies)}
+            for one in compared.ledgers
+        ],
+        "compared_entry_by_entry": list(compared.drilled),
+        "not_covered": list(compared.not_covered),
     }
 
 

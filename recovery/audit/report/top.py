@@ -140,7 +140,11 @@ def _gaps(report: AuditReport) -> Markup:
         tag(
             "li",
             tag("span", label, class_="pill warn"),
-            tag("span", tag("b", f"{store}: ") if several and store else NOTHING, words),
+            tag(
+                "span",
+                tag("b", f"{store}: ") if (several or store == "replicas") and store else NOTHING,
+                words,
+            ),
         )
         for label, store, words in gaps[:_GAPS_MAX]
     )
@@ -167,15 +171,19 @@ def _stores(report: AuditReport) -> Markup:
             tag("h2", "Stores"),
             tag(
                 "section",
-                tag("table", heading, map(_store, report.stores)),
+                tag("table", heading, (_store(store, _found_in(report, store)) for store in report.stores)),
                 class_="panel scroll",
             ),
         )
     )
 
 
-def _store(store: StoreReport) -> Markup:
-    found = figures.tally(store.findings)
+def _found_in(report: AuditReport, store: StoreReport) -> Tally:
+    """What comparing replicas has found in it too."""
+    return figures.tally(one for one in report.findings if one.store == store.store)
+
+
+def _store(store: StoreReport, found: Tally) -> Markup:
     covered = store.coverage
     cells = (covered.logs, covered.journals, sized(covered.bytes), covered.entries)
     whose = store.owner.value + (", in use" if store.is_live else "")
