@@ -103,8 +103,10 @@ class Reading:
     finds: Callable[[ScanLog], LogPart] = part_of
     name: str = "reading"
     given: list[str] = field(default_factory=list)
+    asked: int = 0
 
     def run(self, tasks: Sequence[Task[Any]], watch: Callable[[int], None]) -> Iterator[Done[Any]]:
+        self.asked += 1
         # The last one first: engines answer in any order.
         for number, task in reversed(list(enumerate(tasks))):
             if len(self.given) == self.tasks_max:

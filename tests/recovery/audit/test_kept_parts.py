@@ -14,6 +14,7 @@ from entrylogs import Log
 from journals import entry_bytes
 from kept_logs import Clock, log_file, part_of, scan, told, whose
 
+from recovery.audit import part_file
 from recovery.audit.kept_parts import FOLDER, Kept, Reuse
 from recovery.audit.part_identity import Whose
 from recovery.audit.ways import Ways
@@ -144,7 +145,11 @@ def test_another_task_is_done(log: Path, report: Path, reuse: Reuse, changes: di
 
 def test_another_store_s_log_is_another_log(log: Path, report: Path) -> None:
     keep(report, scan(log))
-    assert find(report, scan(log), known=whose(log, store="/stores/b")) is None
+    other = whose(log, store="/stores/b")
+    assert find(report, scan(log), known=other) is None
+    keep(report, scan(log), known=other)
+    assert find(report, scan(log), known=other) is not None
+    assert find(report, scan(log)) is not None
 
 
 @pytest.mark.parametrize("password", [None, b"another"])
@@ -192,11 +197,14 @@ def test_of_a_log_without_a_seal_only_what_was_final_is_used(
     assert find(report, scan(log), Reuse.ENDED) is not None
 
 
-def test_what_runs_over_the_end_of_what_was_final_is_not(log: Path, report: Path) -> None:
+@pytest.mark.parametrize("ends", [{"end": -30, "exit": 0}, {"end": 0, "exit": -30}])
+def test_what_runs_over_the_end_of_what_was_final_is_not(
+    log: Path, report: Path, ends: dict[str, int]
+) -> None:
     log.write_bytes(Log().add(entry_bytes(7, 0), entry_bytes(7, 1)).file())
     size = log.stat().st_size
-    part = replace(part_of(scan(log)), end=size - 30, exit=size)
-    task = replace(scan(log), end=size - 30)
+    part = replace(part_of(scan(log)), end=size + ends["end"], exit=size + ends["exit"])
+    task = replace(scan(log), end=part.end)
     keep(report, task, part, {str(log): Whose("/stores/a", size - 10)})
     assert find(report, task) is None
 
@@ -241,8 +249,6 @@ def test_a_damaged_file_is_not_used(log: Path, report: Path) -> None:
     ["", "[]", "{}", '{"identity": 5}', '{"identity": {}}', "unchanged, but salt", "unchanged, but age"],
 )
 def test_a_label_of_another_form_is_not_used(log: Path, report: Path, label: str) -> None:
-    from recovery.audit import part_file
-
     keep(report, scan(log))
     (file,) = (report / FOLDER).iterdir()
     read = part_file.decode(file.read_bytes(), 1000)
@@ -255,6 +261,15 @@ def test_a_label_of_another_form_is_not_used(log: Path, report: Path, label: str
     assert find(report, scan(log), Reuse.ENDED) is None
     file.write_bytes(part_file.encode(read.part, read.label))
     assert find(report, scan(log), Reuse.ENDED) is not None
+
+
+def test_a_part_of_something_else_under_this_label_is_not_used(log: Path, report: Path) -> None:
+    keep(report, scan(log))
+    (file,) = (report / FOLDER).iterdir()
+    read = part_file.decode(file.read_bytes(), 1000)
+    assert read is not None
+    file.write_bytes(part_file.encode(replace(read.part, log_id=2), read.label))
+    assert find(report, scan(log), Reuse.ENDED) is None
 
 
 def test_what_an_interrupted_write_has_left_is_in_nobody_s_way(log: Path, report: Path) -> None:

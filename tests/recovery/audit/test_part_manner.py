@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -74,8 +75,9 @@ def test_another_password_is_another_manner(part: LogPart, other: Ways) -> None:
 
 def test_passwords_do_not_run_into_each_other(part: LogPart) -> None:
     one = replace(MACS, password=None, passwords={7: b"a", 9: b"b"})
-    two = replace(MACS, password=None, passwords={7: b"ab"})
-    assert manner(part, one) != manner(part, two)
+    for between in (b"", struct.pack(">qqq", 0, 9, 0), struct.pack(">qqq", 1, 9, 0)):
+        two = replace(MACS, password=None, passwords={7: b"a" + between + b"b"})
+        assert manner(part, one) != manner(part, two)
 
 
 def test_a_mac_that_was_found_out_asks_for_passwords_too(part: LogPart) -> None:
