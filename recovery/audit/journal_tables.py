@@ -101,8 +101,9 @@ def _found(file: ReadFile, journal_id: int, ways: Ways, ledgers: Choice) -> Iter
     )
     while some := list(islice(rows, _ROWS_AT_ONCE)):
         *numbers, digests, good = zip(*some, strict=True)
-        columns = (np.array(column, dtype=np.int64) for column in numbers)
-        yield Found(*columns, np.array(digests, dtype=np.uint64), np.array(good, dtype=np.bool_))
+        columns = [np.array(column, dtype=np.int64) for column in numbers]
+        columns += [np.array(digests, dtype=np.uint64), np.array(good, dtype=np.bool_)]
+        yield Found(*columns)
 
 
 def _entry(item: StoredRecord, data: bytes, ways: Ways) -> tuple[int, ...]:

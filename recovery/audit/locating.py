@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,11 +75,14 @@ def known(path: str, given: Ways) -> Known:
 def _layouts(path: Path) -> Iterator[Layout]:
     """The stores in which it may lie: at most three names below its root."""
     full = path.resolve()
-    return (Layout(PosixDirectory(one)) for one in (full, *list(full.parents)[:3]))
+    above = (one for one in (full, *list(full.parents)[:3]) if one.is_dir())
+    return (Layout(PosixDirectory(one)) for one in above)
 
 
 def _files(path: str, inner: str, listed: FileKind, taken: frozenset[FileKind]) -> list[Located]:
     place = Path(path)
+    if not place.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if not place.is_dir():
         name = filenames.parse(place.name)
         if name.kind not in taken or name.number is None:

@@ -100,11 +100,11 @@ class _Reader(DataSourceReader):
         if narrowed and column in self._chosen and all(type(number) is int for number in numbers):
             self._chosen[column] = narrowed(self._chosen[column], value)
 
-    def partitions(self) -> list[InputPartition]:  # type: ignore[override]
+    def partitions(self) -> list[InputPartition]:
         files = self._list(self._asked, self._chosen["ledger"], self._chosen[self._file_column])
         return [Part(found, self._asked) for found in files]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Where nothing is to be read Spark hands out one that says nothing.
         return partition.batches() if isinstance(partition, Part) else iter(())
 

@@ -6,7 +6,7 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class Told:
     process: int
     code: str
     marks: bytes
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,10 @@ class Tell:
     def run(self, pace: Pace) -> Told:
         import recovery
 
+        begun = monotonic()
         pace.read(self.size)
-        return Told(self.name, os.getpid(), str(recovery.__file__), bytes(self.marks_size))
+        seconds = monotonic() - begun
+        return Told(self.name, os.getpid(), str(recovery.__file__), bytes(self.marks_size), seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +85,12 @@ class Die:
 
 @dataclass(frozen=True, slots=True)
 class Linger:
-    """Writes its process' id into a file, and then does nothing for longer than any test waits."""
+    """Says through a pipe that it runs, and holds it open until it is killed."""
 
     name: str
     size: int = 1
 
     def run(self, pace: Pace) -> None:
-        Path(self.name).write_text(str(os.getpid()))
-        sleep(600)
+        with Path(self.name).open("wb", buffering=0) as pipe:
+            pipe.write(b"!")
+            signal.pause()

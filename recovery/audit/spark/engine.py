@@ -75,6 +75,11 @@ class SparkEngine:
     def name(self) -> str:
         return f"Spark {self._context.version} on {self._context.master}"
 
+    @property
+    def jobs(self) -> int:
+        """How many tasks it runs at once."""
+        return self._context.defaultParallelism
+
     def run(self, tasks: Sequence[Task[Answer]], watch: Callable[[int], None]) -> Iterator[Done[Answer]]:
         """As `Engine.run`. A task's bytes are told when it ends. Given up in the middle, it ends the job."""
         if not tasks:
@@ -112,9 +117,9 @@ class _Job:
     def _submit(self, tasks: Sequence[Task[Any]]) -> None:
         context = self._context
         context.setJobGroup(self._group, "ledgerstore audit", interruptOnCancel=True)
-        processors = context.defaultParallelism
-        made = lots(tasks, processors)
-        rate = None if self._rate_max is None else self._rate_max / min(processors, len(made))
+        made = lots(tasks, context.defaultParallelism)
+        at_once = min(context.defaultParallelism, len(made))
+        rate = None if self._rate_max is None else self._rate_max / at_once
         post: Accumulator[list[_Letter]] = context.accumulator([], _Receiving(self._mail))
         context.parallelize(made, len(made)).foreachPartition(_Work(post, rate))
 

@@ -20,13 +20,16 @@ _ASKED_S = 30
 _VERSION = re.compile(r'version "([^"]+)"')
 _RELEASE = re.compile(r'^JAVA_(?:RUNTIME_)?VERSION="([^"]+)"', re.MULTILINE)
 _FAMILIES = (
-    (("ubuntu",), "sudo apt-get install openjdk-17-jre-headless"),
-    (("debian",), "sudo apt-get install default-jre-headless"),
-    (("fedora", "rhel", "centos"), "sudo dnf install java-21-openjdk-headless"),
-    (("suse", "opensuse"), "sudo zypper install java-21-openjdk-headless"),
-    (("arch",), "sudo pacman -S jre21-openjdk-headless"),
-    (("alpine",), "sudo apk add openjdk21-jre-headless"),
+    ("ubuntu", ("apt-get", "install", "-y", "openjdk-17-jre-headless")),
+    ("debian", ("apt-get", "install", "-y", "default-jre-headless")),
+    ("fedora", ("dnf", "install", "-y", "java-21-openjdk-headless")),
+    ("rhel", ("dnf", "install", "-y", "java-21-openjdk-headless")),
+    ("suse", ("zypper", "-n", "install", "java-21-openjdk-headless")),
+    ("arch", ("pacman", "-S", "--noconfirm", "jre21-openjdk-headless")),
+    ("alpine", ("apk", "add", "openjdk21-jre-headless")),
 )
+_MACOS = "brew install openjdk@17 && export JAVA_HOME=$(brew --prefix openjdk@17)"
+_ANYWHERE = "a Java 17 from https://adoptium.net, and JAVA_HOME set to where it is"
 
 
 class SparkUnavailable(Exception):
@@ -103,14 +106,17 @@ def _why(too_old: Java | None) -> str:
 
 
 def how_to_install(platform: str = sys.platform, release: Path = Path("/etc/os-release")) -> str:
-    """The command that installs a Java on this system."""
+    """What to do on this system, in one line."""
+    command = install_command(release)
     if platform == "darwin":
-        return "brew install openjdk@17 && export JAVA_HOME=$(brew --prefix openjdk@17)"
+        return _MACOS
+    return _ANYWHERE if command is None else " ".join(("sudo", *command))
+
+
+def install_command(release: Path = Path("/etc/os-release")) -> tuple[str, ...] | None:
+    """How this system's package manager installs a Java, by root; `None` where it is not one of the known."""
     like = _families(release)
-    for names, command in _FAMILIES:
-        if like.intersection(names):
-            return command
-    return "a package named like openjdk-17-jre-headless, and set JAVA_HOME"
+    return next((command for family, command in _FAMILIES if family in like), None)
 
 
 def _families(release: Path) -> set[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark import SparkFiles
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     from pyspark import SparkContext
@@ -40,8 +41,8 @@ def needs_shipping(master: str) -> bool:
     return not is_here and all(root.is_dir() for root in _roots())
 
 
-def pack(archive: Path) -> None:
-    """The packages' files as one zip."""
+def pack(archive: str | os.PathLike[str]) -> None:
+    """Makes a zip of this code: what `--py-files` takes."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for root in _roots():
             for path in sorted(root.rglob("*")):

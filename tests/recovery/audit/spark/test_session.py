@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import sparks
+from sparks import need_spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = sparks.MARKS
+
+
+def test_an_active_session_is_used_as_it_is(spark: SparkSession) -> None:
+    from recovery.audit.spark.session import open_context, open_session
+
+    assert open_context("local[7]") is spark.sparkContext
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    again = open_session("local[7]")
+    assert again.sparkContext.master == "local[2]"
+    assert again.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+
+
+def test_workers_have_this_python_and_import_what_can_be_imported_here(spark: SparkSession) -> None:
+    def told(_: int) -> tuple[str, str]:
+        import recovery
+
+        return sys.executable, str(recovery.__file__)
+
+    import recovery
+
+    found = spark.sparkContext.parallelize([0], 1).map(told).collect()
+    assert found == [(sys.executable, recovery.__file__)]
+
+
+def test_what_is_launched_leaves_no_trace_in_the_environment(spark: SparkSession) -> None:
+    assert spark.sparkContext.pythonExec == sys.executable
+    assert not {"PYTHONSAFEPATH", "SPARK_LOCAL_IP", "PYSPARK_PYTHON"} & os.environ.keys()
+
+
+STARTED = """
+import json, sys
+from recovery.audit.spark.java import SparkUnavailable
+from recovery.audit.spark.session import open_session
+
+try:
+    session = open_session(*json.loads(sys.argv[1]))
+except SparkUnavailable as why:
+    print("unavailable:", why)
+else:
+    print(session.sparkContext.parallelize(range(10), 2).map(lambda one: one * one).sum())
+    session.stop()
+"""
+
+
+def started(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own that opens a session, and asks something of it."""
+    return subprocess.run(
+        [sys.executable, "-c", STARTED, json.dumps(arguments)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def test_nothing_but_the_answer_is_printed() -> None:
+    need_spark()
+    done = started("local[2]")
+    assert (done.stdout, done.stderr) == ("285\n", "")
+
+
+@pytest.mark.slow
+def test_the_first_run_of_all_makes_the_archive(tmp_path: Path) -> None:
+    need_spark()
+    done = started("local[2]", XDG_CACHE_HOME=str(tmp_path))
+    assert (done.stdout, done.stderr) == ("285\n", "")
+    # It is made when Java ends, which nobody waits for.
+    assert [path.suffix for path in (tmp_path / "ledgerstore").glob("*")] in ([], [".jsa"])
+
+
+def test_a_spark_that_does_not_start_says_why_in_one_line() -> None:
+    need_spark()
+    done = started("local[2]", {"spark.driver.memory": "many"})
+    assert done.stdout.startswith("unavailable: Spark did not start: ")
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_without_java_one_line_says_what_to_install() -> None:
+    pytest.importorskip("pyspark")
+    done = started("local[2]", PATH="/nowhere", JAVA_HOME="")
+    assert done.stdout.startswith(
+        "unavailable: Spark needs Java 17 or newer, and none was found; to install one"
+    )
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
+LINGERING = """
+import sys
+from recovery.audit.spark.engine import SparkEngine
+from recovery.audit.spark.session import open_context
+from spark_tasks import Linger
+
+try:
+    list(SparkEngine(open_context("local[2]")).run([Linger(sys.argv[1])], print))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_ends_the_job_and_its_workers(tmp_path: Path) -> None:
+    need_spark()
+    os.mkfifo(tmp_path / "pipe")
+    paths = os.pathsep.join(sys.path)
+    with subprocess.Popen(
+        [sys.executable, "-c", LINGERING, str(tmp_path / "pipe")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    ) as process:
+        with (tmp_path / "pipe").open("rb") as pipe:
+            assert pipe.read(1) == b"!"
+            process.send_signal(signal.SIGINT)
+            assert pipe.read() == b""
+        assert process.communicate() == ("interrupted\n", "")

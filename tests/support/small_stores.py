@@ -1,0 +1,32 @@
+"""A store of several logs and a journal, on a real disk, for tests that read files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recovery.opening import open_store
+from storage.config import StoreConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEDGERS = (7, 8, 9)
+ENTRIES = 2100
+"""Of each of them."""
+
+_ROUNDS = 3
+_A_ROUND = ENTRIES // _ROUNDS
+
+
+def make(path: Path) -> Path:
+    """A store that is closed: three logs, one journal, an index."""
+    with open_store(path, StoreConfig(entry_log_size_max=128 << 10)) as store:
+        for first in range(0, ENTRIES, _A_ROUND):
+            for ledger_id in LEDGERS:
+                store.ledger(ledger_id).append_many([payload(first + more) for more in range(_A_ROUND)])
+            store.checkpoint()
+    return path
+
+
+def payload(entry_id: int) -> bytes:
+    return b"entry %d" % entry_id
