@@ -141,7 +141,7 @@ class _Survey:
             replay_from=replay_from,
             rows=rows,
             rows_damage=damage,
-            ways=self._declared(owner, rows),
+            ways=self._declared(owner, rows, damage),
             index=self._index(owner),
             index_state=self._held.state if owner is Owner.OURS else None,
             logs=tuple(self._logs(owner, mark, state)),
@@ -153,7 +153,8 @@ class _Survey:
     # ── whose it is ──────────────────────────────────────────────────────────────────────────────────
 
     def _owner(self, mark: LoadedMark, state: IndexState | None) -> Owner:
-        if not founding.was_ours(self._layout):
+        is_marked = isinstance(mark, Mark) and mark.trailer is not None
+        if not is_marked and not founding.was_ours(self._layout):
             return Owner.BOOKIE
         if isinstance(mark, EmptyMark) or (isinstance(mark, Mark) and mark.trailer is None):
             return Owner.BOOKIE
@@ -167,10 +168,11 @@ class _Survey:
     def _unindexed(self, state: IndexState) -> list[int]:
         return [one for one in self._held.log_ids if one not in state.log_ends]
 
-    def _declared(self, owner: Owner, rows: Mapping[int, LedgerRow]) -> Ways:
+    def _declared(self, owner: Owner, rows: Mapping[int, LedgerRow], damage: CorruptionError | None) -> Ways:
         declared = {one: row.digest_type for one, row in rows.items() if row.digest_type is not None}
         undeclared = frozenset(one for one, row in rows.items() if row.digest_type is None)
-        presumed = DigestType.CRC32C if owner is Owner.OURS else None
+        # A ledger without a row is a plain one, if its row is not among those that are lost.
+        presumed = DigestType.CRC32C if owner is Owner.OURS and damage is None else None
         if owner is Owner.BOOKIE:
             # Only that an earlier ledger was deleted: the id may be a bookie's now, protected in any way.
             declared = {one: kind for one, kind in declared.items() if rows[one].tombstone is None}

@@ -160,6 +160,13 @@ _ALL = (
         "None: everything acknowledged there is in a journal.",
         "bytes",
     ),
+    Kind(
+        "ELG-007",
+        "entries in damaged places",
+        ERROR,
+        "The index has these entries where the log is damaged, or has lost its end: they cannot be read.",
+        "Restore them from another replica, or the file from a copy.",
+    ),
     # ── the index ────────────────────────────────────────────────────────────────────────────────────
     Kind(
         "IDX-001",
@@ -263,6 +270,14 @@ _ALL = (
         "Records in a log that belong to no living ledger, or are older copies: a collection will free them.",
         "None.",
         "bytes",
+    ),
+    Kind(
+        "LGR-008",
+        "entries in several logs",
+        INFORMATION,
+        "Entries stand more than once in a bookie's logs: a replay or a compaction was interrupted, they "
+        "were added again, or a log was copied under another id. The copy that stands last counts.",
+        "None.",
     ),
     # ── the directory ────────────────────────────────────────────────────────────────────────────────
     Kind(

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recovery.placing import graves
+from recovery.verify import log_order
 from recovery.verify.catalogue import KINDS
 from recovery.verify.entries import no_entries, no_rows
 from recovery.verify.facts import IndexFacts, NotLookedAt
+from recovery.verify.log_rules import is_dead
 from recovery.verify.parts import FlawKind
 from recovery.verify.runs import no_runs
 from storage import filenames
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from recovery.verify.runs import Numbers, Runs
 
 _PAIR = np.dtype([("ledger", "<i8"), ("file", "<i8")])
-_OFFSET = 0xFFFF_FFFF
 _SHIFT = 32
 
 
@@ -70,6 +70,8 @@ def suspects(facts: StoreFacts) -> frozenset[int]:
     unmatched = ~np.isin(index.keys, logs.keys[agree])
     differing |= set(index.keys["ledger"][unmatched].tolist())
     differing |= {flaw.ledger_id for flaw in facts.index.flaws}
+    # What a deleted ledger has left both sides may have, and the index must not.
+    differing |= log_order.dead(facts).keys() & set(index.keys["ledger"].tolist())
     return frozenset(differing - _wholly_dead(facts, differing))
 
 
@@ -109,11 +111,12 @@ def _agreeing(logs: _Sums, index: _Sums) -> Any:
 def _wholly_dead(facts: StoreFacts, ledgers: set[int]) -> set[int]:
     """Of these the deleted ones of which nothing stands in the index, nor behind their end in the logs."""
     assert isinstance(facts.index, IndexFacts)
-    dead = graves(facts.rows, [log.log_id for log in facts.logs])
+    dead, rank_of = log_order.dead(facts), log_order.ranks(facts)
     candidates = (ledgers & dead.keys()) - set(np.unique(facts.index.runs["ledger"]).tolist())
-    for rank, log in enumerate(facts.logs):
+    for log in facts.logs:
         there = candidates & set(np.unique(log.runs["ledger"]).tolist())
-        candidates -= {ledger for ledger in there if not log.is_leftover and dead[ledger] < (rank + 1, 0)}
+        behind = (rank_of[log.log_id] + 1, 0)
+        candidates -= {ledger for ledger in there if not log.is_leftover and dead[ledger] < behind}
     return candidates
 
 
@@ -138,98 +141,124 @@ def findings(facts: StoreFacts, drilled: Drilled) -> Iterator[Finding]:
 
 
 class _Comparison:
-    """The suspects' entries and rows, side by side."""
+    """The suspects' entries and rows, side by side, ledger by ledger."""
 
     def __init__(self, facts: StoreFacts, drilled: Drilled) -> None:
         self._logs = {log.log_id: log for log in facts.logs if not log.is_leftover}
-        self._rank = {log.log_id: rank for rank, log in enumerate(facts.logs)}
-        self._dead = graves(facts.rows, [log.log_id for log in facts.logs])
+        self._rank = log_order.ranks(facts)
+        self._dead = log_order.dead(facts)
         self._rows = np.sort(drilled.rows, order=["ledger", "entry", "location"])
-        entries = drilled.entries
+        entries = drilled.entries[np.argsort(_locations(drilled.entries))]
         self._entries = entries[self._counts(entries)]
-        self._at: dict[int, tuple[int, int]] = dict(
-            zip(
-                _locations(self._entries).tolist(),
-                zip(self._entries["ledger"].tolist(), self._entries["entry"].tolist(), strict=True),
-                strict=True,
-            )
-        )
-        self._where: dict[tuple[int, int], list[int]] = {}
-        for ledger, entry, location in self._rows.tolist():
-            self._where.setdefault((ledger, entry), []).append(location)
+        self._locations = _locations(self._entries)
+
+    def _ranks(self, entries: Entries) -> Numbers:
+        """Where their logs stand in the order of logs."""
+        files, inverse = np.unique(entries["file"], return_inverse=True)
+        ranks: Numbers = np.array([self._rank[one] for one in files.tolist()], dtype=np.int64)
+        return ranks[inverse]
 
     def _counts(self, entries: Entries) -> Any:
-        """Which of the entries are no deleted ledger's, and stand before the end of their log."""
+        """Which of the entries are no deleted ledger's."""
         keep = np.ones(len(entries), dtype=bool)
-        for ledger in set(np.unique(entries["ledger"]).tolist()) & self._dead.keys():
+        buried = set(np.unique(entries["ledger"]).tolist()) & self._dead.keys()
+        ranks = self._ranks(entries) if buried else entries["file"]
+        for ledger in buried:
             rank, offset = self._dead[ledger]
-            ranks = np.array([self._rank.get(one, 0) for one in entries["file"].tolist()])
             before = (ranks < rank) | ((ranks == rank) & (entries["offset"] < offset))
             keep &= ~((entries["ledger"] == ledger) & before)
         return keep
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._wrong_rows()
+        at, is_there = self._found_at(self._rows["location"])
+        found = self._entries[at]
+        right = is_there & (found["ledger"] == self._rows["ledger"]) & (found["entry"] == self._rows["entry"])
+        yield from self._wrong_rows(self._rows[~right])
         yield from self._doubles()
-        yield from self._without_a_place()
+        for ledger in np.union1d(self._entries["ledger"], self._rows["ledger"]).tolist():
+            yield from self._without_a_place(ledger, right)
 
-    def _wrong_rows(self) -> Iterator[Finding]:
-        nowhere, other = [], []
-        for ledger, entry, location in self._rows.tolist():
-            if self._at.get(location) == (ledger, entry):
-                continue
+    def _found_at(self, locations: Numbers) -> tuple[Numbers, Any]:
+        """The number of the entry that stands at each place, and whether one does."""
+        if not len(self._locations):
+            return np.empty(len(locations), dtype=np.int64)[:0], np.zeros(len(locations), dtype=bool)
+        at = np.minimum(np.searchsorted(self._locations, locations), len(self._locations) - 1)
+        return at, self._locations[at] == locations
+
+    # ── rows that point wrong ────────────────────────────────────────────────────────────────────────
+
+    def _wrong_rows(self, rows: Rows) -> Iterator[Finding]:
+        nowhere, other, hurt = [], [], []
+        for ledger, entry, location in rows.tolist():
             place = EntryLocation.unpack(location)
-            log = self._logs.get(place.log_id)
-            if log is None or place.offset - LENGTH_WORD_SIZE >= _end(log):
+            log, offset = self._logs.get(place.log_id), place.offset - LENGTH_WORD_SIZE
+            if log is not None and self._is_hurt(log, offset):
+                hurt.append((ledger, entry, location, ""))
+            elif log is None or offset >= _end(log):
                 nowhere.append((ledger, entry, location, _why_nowhere(log, place)))
-            elif not _is_told(log, place.offset - LENGTH_WORD_SIZE):
+            else:
                 other.append((ledger, entry, location, self._what_stands_at(location)))
         yield from _grouped("IDX-001", nowhere)
         yield from _grouped("IDX-002", other)
+        yield from _hurt(hurt)
+
+    def _is_hurt(self, log: LogFacts, offset: int) -> bool:
+        """Whether what stands there is damaged: then the index is right, and the log is not."""
+        if log.stop is not None and log.stop.offset <= offset < (log.limit or log.file_size):
+            return True
+        rank = self._rank[log.log_id]
+        return any(
+            flaw.offset <= offset < flaw.end
+            for flaw in log.flaws
+            if flaw.kind is not FlawKind.CONFIRMED and not is_dead(flaw, rank, self._dead)
+        )
 
     def _what_stands_at(self, location: int) -> str:
-        found = self._at.get(location)
-        if found is None:
+        at, is_there = self._found_at(np.array([location], dtype=np.int64))
+        if not is_there[0]:
             return "no record of this ledger begins there"
-        return f"there stands entry {found[1]} of ledger {found[0]}"
+        found = self._entries[at[0]]
+        return f"there stands entry {found['entry']} of ledger {found['ledger']}"
 
     def _doubles(self) -> Iterator[Finding]:
-        for (ledger, entry), places in self._where.items():
-            if len(places) > 1:
-                words = ", ".join(str(EntryLocation.unpack(one)) for one in places)
-                yield KINDS["IDX-005"].at(
-                    file=filenames.INDEX,
-                    ledger_id=ledger,
-                    first_entry=entry,
-                    last_entry=entry,
-                    count=len(places),
-                    detail=words,
-                )
+        same = (self._rows["ledger"][1:] == self._rows["ledger"][:-1]) & (
+            self._rows["entry"][1:] == self._rows["entry"][:-1]
+        )
+        places: dict[tuple[int, int], list[int]] = {}
+        for number in np.flatnonzero(same).tolist():
+            for ledger, entry, location in self._rows[number : number + 2].tolist():
+                places.setdefault((ledger, entry), []).append(location)
+        for (ledger, entry), locations in places.items():
+            several = sorted(set(locations))
+            yield KINDS["IDX-005"].at(
+                file=filenames.INDEX,
+                ledger_id=ledger,
+                first_entry=entry,
+                last_entry=entry,
+                count=len(several),
+                detail=", ".join(str(EntryLocation.unpack(one)) for one in several),
+            )
 
-    def _without_a_place(self) -> Iterator[Finding]:
-        missing, older = [], []
-        newest: dict[tuple[int, int], tuple[tuple[int, int], Any]] = {}
-        for record in self._entries:
-            if record["good"]:
-                ids = int(record["ledger"]), int(record["entry"])
-                rank = self._rank[int(record["file"])], int(record["offset"])
-                if ids not in newest or newest[ids][0] < rank:
-                    newest[ids] = rank, record
-        for (ledger, entry), (rank, record) in newest.items():
-            places = self._where.get((ledger, entry))
-            found = ledger, entry, int(record["file"]), int(record["offset"]), int(record["size"])
-            if places is None:
-                missing.append(found)
-            elif all(self._is_older(one, (ledger, entry), rank) for one in places):
-                older.append(found)
-        yield from _standing("IDX-003", missing)
-        yield from _standing("IDX-006", older)
+    # ── entries that no row points at ────────────────────────────────────────────────────────────────
 
-    def _is_older(self, location: int, ids: tuple[int, int], rank: tuple[int, int]) -> bool:
-        """Whether a sound row points at a copy in front of that one."""
-        place = EntryLocation.unpack(location)
-        here = self._rank.get(place.log_id, -1), place.offset - LENGTH_WORD_SIZE
-        return self._at.get(location) == ids and here < rank
+    def _without_a_place(self, ledger: int, right: Any) -> Iterator[Finding]:
+        newest = self._newest(ledger)
+        mine = self._rows["ledger"] == ledger
+        rows, are_right = self._rows[mine], right[mine]
+        has_row = np.isin(newest["entry"], rows["entry"])
+        yield from _standing("IDX-003", ledger, newest[~has_row])
+        # A wrong row is told already; a right one may be of an earlier copy.
+        wrong = np.isin(newest["entry"], rows["entry"][~are_right])
+        passed_over = ~np.isin(_locations(newest), rows["location"])
+        yield from _standing("IDX-006", ledger, newest[has_row & ~wrong & passed_over])
+
+    def _newest(self, ledger: int) -> Entries:
+        """Of each entry of the ledger the last copy that is good."""
+        entries = self._entries[(self._entries["ledger"] == ledger) & self._entries["good"]]
+        entries = entries[np.lexsort((entries["offset"], self._ranks(entries), entries["entry"]))]
+        last = np.append(entries["entry"][1:] != entries["entry"][:-1], True)[: len(entries)]
+        newest: Entries = entries[last]
+        return newest
 
 
 def _locations(entries: Entries) -> Numbers:
@@ -245,13 +274,6 @@ def _why_nowhere(log: LogFacts | None, place: EntryLocation) -> str:
     if log is None:
         return f"there is no {filenames.entry_log(place.log_id)}"
     return f"{filenames.entry_log(place.log_id)} ends at {_end(log)}"
-
-
-def _is_told(log: LogFacts, offset: int) -> bool:
-    """Whether what stands there is damaged: then the index is right, and the log is not."""
-    if log.stop is not None and log.stop.offset <= offset:
-        return True
-    return any(flaw.offset <= offset < flaw.end for flaw in log.flaws if flaw.kind is not FlawKind.CONFIRMED)
 
 
 def _grouped(kind: str, wrong: list[tuple[int, int, int, str]]) -> Iterator[Finding]:
@@ -277,30 +299,43 @@ def _grouped(kind: str, wrong: list[tuple[int, int, int, str]]) -> Iterator[Find
             start = at
 
 
-def _standing(kind: str, found: list[tuple[int, int, int, int, int]]) -> Iterator[Finding]:
-    """One finding for consecutive entries of a ledger in one log."""
-    found.sort(key=lambda one: (one[0], one[2], one[1]))
+def _hurt(rows: list[tuple[int, int, int, str]]) -> Iterator[Finding]:
+    """One finding for consecutive entries that the index has where one log is damaged."""
+    in_logs = sorted((location >> _SHIFT, ledger, entry, location) for ledger, entry, location, _ in rows)
     start = 0
-    for at in range(1, len(found) + 1):
-        before = found[at - 1]
-        goes_on = at < len(found) and (found[at][0], found[at][1], found[at][2]) == (
-            before[0],
-            before[1] + 1,
-            before[2],
+    for at in range(1, len(in_logs) + 1):
+        log_id, ledger, last, _ = in_logs[at - 1]
+        if at < len(in_logs) and in_logs[at][:3] == (log_id, ledger, last + 1):
+            continue
+        _, _, first, location = in_logs[start]
+        yield KINDS["ELG-007"].at(
+            file=filenames.entry_log(log_id),
+            offset=EntryLocation.unpack(location).position.offset,
+            ledger_id=ledger,
+            first_entry=first,
+            last_entry=last,
+            count=at - start,
         )
-        if not goes_on:
-            ledger, first, log_id, offset, size = found[start]
-            alone = at - start == 1
-            yield KINDS[kind].at(
-                file=filenames.entry_log(log_id),
-                offset=offset,
-                end=offset + size if alone else None,
-                ledger_id=ledger,
-                first_entry=first,
-                last_entry=before[1],
-                count=at - start,
-            )
-            start = at
+        start = at
+
+
+def _standing(kind: str, found: list[_Standing]) -> Iterator[Finding]:
+    """One finding for consecutive entries of a ledger in one log."""
+    found = found[np.lexsort((found["entry"], found["file"]))]
+    breaks = (np.diff(found["entry"]) != 1) | (np.diff(found["file"]) != 0)
+    for some in np.split(found, np.flatnonzero(breaks) + 1):
+        if not len(some):
+            continue
+        first, last = some[0], some[-1]
+        yield KINDS[kind].at(
+            file=filenames.entry_log(int(first["file"])),
+            offset=int(first["offset"]),
+            end=int(first["offset"] + first["size"]) if len(some) == 1 else None,
+            ledger_id=ledger,
+            first_entry=int(first["entry"]),
+            last_entry=int(last["entry"]),
+            count=len(some),
+        )
 
 
 # ── what lives ───────────────────────────────────────────────────────────────────────────────────────────

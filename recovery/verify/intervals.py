@@ -61,6 +61,23 @@ def covers(runs: Iterable[Runs]) -> Iterator[Cover]:
         yield Cover(ledger_id, firsts[opens], lasts[closes])
 
 
+def overlaps(runs: Iterable[Runs]) -> Iterator[tuple[int, int, int, int]]:
+    """File, ledger, first and last id of what a run has in common with those that begin before it."""
+    rows = np.concatenate([no_runs(), *runs])
+    rows = rows[rows["step"] == 1]
+    if not len(rows):
+        return
+    rows = rows[np.lexsort((rows["file"], rows["first"], rows["ledger"]))]
+    ledgers, begins = np.unique(rows["ledger"], return_index=True)
+    ends = np.append(begins[1:], len(rows))
+    for ledger_id, begin, end in zip(ledgers.tolist(), begins.tolist(), ends.tolist(), strict=True):
+        some = rows[begin:end]
+        reached = np.maximum.accumulate(some["last"])[:-1]
+        for at in np.flatnonzero(some["first"][1:] <= reached).tolist():
+            run = some[at + 1]
+            yield int(run["file"]), ledger_id, int(run["first"]), min(int(run["last"]), int(reached[at]))
+
+
 def striped(runs: Iterable[Runs]) -> frozenset[int]:
     """The ledgers whose runs were made with a larger step."""
     rows = np.concatenate([no_runs(), *runs])

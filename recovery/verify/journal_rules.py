@@ -13,6 +13,7 @@ from recovery.chain import Required, judge
 from recovery.decision import Decision
 from recovery.verify.catalogue import KINDS
 from recovery.verify.facts import IndexFacts, Owner
+from recovery.verify.finding import Severity
 from recovery.verify.parts import FlawKind
 from storage import filenames
 from storage.codec.mark import EmptyMark, Mark
@@ -77,6 +78,9 @@ def _of_mark(facts: StoreFacts) -> Iterator[Finding]:
             yield kind.at(file=name, offset=facts.mark.offset, detail=facts.mark.flaw.value)
         case NoMark() if facts.owner is Owner.OURS or _has_entries(facts):
             yield kind.at(file=name, detail="missing")
+        case NoMark() if any(log.records for log in facts.logs):
+            detail = "missing: lost, or never written; a bookie replays every journal that there is"
+            yield kind.at(severity=Severity.INFORMATION, file=name, detail=detail)
         case Mark():
             yield from _of_mark_and_index(facts.mark, facts)
     for part in facts.journals:

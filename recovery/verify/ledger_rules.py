@@ -9,7 +9,7 @@ import numpy as np
 
 from recovery.verify.catalogue import KINDS
 from recovery.verify.facts import IndexFacts, Owner
-from recovery.verify.intervals import NOTHING, Cover, covers, striped
+from recovery.verify.intervals import NOTHING, Cover, covers, overlaps, striped
 from recovery.verify.journal_rules import replay_from
 from recovery.verify.log_rules import sizes_by_ledger
 from storage import filenames
@@ -38,6 +38,7 @@ def findings(facts: StoreFacts, live: Mapping[int, int] | None) -> Iterator[Find
             yield from _against_rows(facts, part)
     else:
         yield from _deleted_and_back(facts)
+        yield from _in_several_logs(facts)
     if live is not None:
         yield from _dead_bytes(facts, live)
 
@@ -167,6 +168,21 @@ def _deleted_and_back(facts: StoreFacts) -> Iterator[Finding]:
             back |= deleted & set(np.unique(log.runs["ledger"]).tolist())
     for ledger_id in sorted(back):
         yield KINDS["LGR-003"].at(ledger_id=ledger_id)
+
+
+def _in_several_logs(facts: StoreFacts) -> Iterator[Finding]:
+    """One for each log and ledger; where an index tells which copy counts nobody has to ask."""
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for log_id, ledger_id, first, last in overlaps([log.runs for log in facts.logs]):
+        found.setdefault((log_id, ledger_id), []).append((first, last))
+    for (log_id, ledger_id), several in found.items():
+        yield KINDS["LGR-008"].at(
+            file=filenames.entry_log(log_id),
+            ledger_id=ledger_id,
+            first_entry=several[0][0],
+            last_entry=max(last for _, last in several),
+            count=sum(last - first + 1 for first, last in several),
+        )
 
 
 def _dead_bytes(facts: StoreFacts, live: Mapping[int, int]) -> Iterator[Finding]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.placing import graves
+from recovery.verify import log_order
 from recovery.verify.catalogue import KINDS
-from recovery.verify.facts import Owner
+from recovery.verify.facts import IndexFacts, Owner
 from recovery.verify.finding import Severity
 from recovery.verify.parts import FlawKind
 from storage import filenames
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from recovery.verify.facts import LogFacts, StoreFacts
     from recovery.verify.finding import Finding
+    from recovery.verify.log_order import Grave
     from recovery.verify.parts import FlawAt
-
-    Grave = tuple[int, int]
 
 _KINDS_OF_FLAWS = {
     FlawKind.DIGEST: "ELG-003",
@@ -41,9 +40,9 @@ _KINDS_OF_FLAWS = {
 
 def findings(facts: StoreFacts) -> Iterator[Finding]:
     """All that is wrong with the entry logs of a store."""
-    dead = graves(facts.rows, [log.log_id for log in facts.logs])
+    dead, rank_of = log_order.dead(facts), log_order.ranks(facts)
     yield from _of_missing(facts)
-    for rank, log in enumerate(facts.logs):
+    for log in facts.logs:
         if log.is_leftover:
             yield KINDS["DIR-002"].at(
                 file=_name(log), count=1, detail="a log that no checkpoint completed: nothing points into it"
@@ -51,29 +50,35 @@ def findings(facts: StoreFacts) -> Iterator[Finding]:
             continue
         yield from _of_header(log, facts)
         for flaw in log.flaws:
-            if not _is_dead(flaw, rank, dead):
+            if not is_dead(flaw, rank_of[log.log_id], dead):
                 yield from _of_flaw(log, flaw)
         yield from _of_end(log)
         yield from _of_map(log)
 
 
 def _of_missing(facts: StoreFacts) -> Iterator[Finding]:
-    """Logs that another one names as the one before it, and that are not there."""
+    """Logs that are not there, though the index has their ends, or another one names them."""
     if facts.owner is not Owner.OURS:
         return
     there = {log.log_id for log in facts.logs}
+    ends = facts.index.state.log_ends if isinstance(facts.index, IndexFacts) else {}
+    for log_id, end in sorted(ends.items()):
+        if log_id not in there and end > codec.HEADER_SIZE:
+            detail = f"missing; the index says that it went up to {end}"
+            yield KINDS["ELG-005"].at(file=filenames.entry_log(log_id), end=end, detail=detail)
     for log in facts.logs:
         origin = log.header.origin if isinstance(log.header, codec.Header) else None
         previous = origin.previous if origin is not None else None
         if previous is None or log.is_leftover or previous.offset <= codec.HEADER_SIZE:
             continue
-        if previous.log_id not in there:
+        if previous.log_id not in there and previous.log_id not in ends:
             detail = f"the header of {_name(log)} says that it went up to {previous.offset}"
             name = filenames.entry_log(previous.log_id)
             yield KINDS["ELG-005"].at(file=name, end=previous.offset, detail=f"missing; {detail}")
 
 
-def _is_dead(flaw: FlawAt, rank: int, dead: Mapping[int, Grave]) -> bool:
+def is_dead(flaw: FlawAt, rank: int, dead: Mapping[int, Grave]) -> bool:
+    """Whether it is a flaw of a deleted ledger's entry, which nobody is told of."""
     grave = None if flaw.ledger_id is None else dead.get(flaw.ledger_id)
     return grave is not None and flaw.kind is not FlawKind.HOLE and (rank, flaw.offset) < grave
 
@@ -165,9 +170,12 @@ def _of_known_end(log: LogFacts, limit: int) -> Iterator[Finding]:
 
 def _of_map(log: LogFacts) -> Iterator[Finding]:
     header = log.header
-    if not isinstance(header, codec.Header) or not header.map_offset:
+    if not isinstance(header, codec.Header):
         return
     kind, name = KINDS["ELG-002"], _name(log)
+    if not header.map_offset:
+        yield from _of_no_map(log, header)
+        return
     if header.map_offset >= log.file_size:
         if not (isinstance(log.stop, Damaged) and log.stop.flaw is Flaw.FILE_SHORT):
             detail = f"the header has it at {header.map_offset}, the file ends at {log.file_size}"
@@ -190,6 +198,13 @@ def _of_map(log: LogFacts) -> Iterator[Finding]:
         yield kind.at(file=name, offset=codec.MAP_FIELDS_OFFSET, count=len(told), detail=detail)
         return
     yield from _against_walk(log, told)
+
+
+def _of_no_map(log: LogFacts, header: codec.Header) -> Iterator[Finding]:
+    count = header.ledger_count
+    if count:
+        detail = f"the header counts {count} ledgers in a map, and has no place for one"
+        yield KINDS["ELG-002"].at(file=_name(log), offset=codec.MAP_FIELDS_OFFSET, count=count, detail=detail)
 
 
 def _against_walk(log: LogFacts, told: Mapping[int, int]) -> Iterator[Finding]:
