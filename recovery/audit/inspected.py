@@ -66,6 +66,8 @@ class AuditReport:
     seconds: float = 0.0
     bytes_read: int = 0
     bytes_reused: int = 0
+    misfits: tuple[int, ...] = ()
+    """Ledgers whose password does not fit: their entries are unverified."""
     replicas: ReplicaReport | None = None
     findings: tuple[Finding, ...] = field(default=())
     """Of all stores and of their replicas, in order."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from recovery.audit.asked import Progress
+from recovery.audit.fitting import with_what_fits
 from recovery.audit.gather import Gathered
 from recovery.audit.ground import Ground, JournalFile, LogFile
 from recovery.audit.inspected import AuditReport, Coverage, StoreReport
@@ -52,6 +53,10 @@ _ELSEWHERE = frozenset({"LGR-005", "DIR-004"})
 
 def inspect_file(path: Path, ways: Ways, watch: Callable[[Progress], None]) -> AuditReport:
     """What is wrong with a journal, an entry log, a lastMark, a ledgers.rows or a VERSION."""
+    return with_what_fits(lambda fitting: _inspected(path, fitting, watch), ways)
+
+
+def _inspected(path: Path, ways: Ways, watch: Callable[[Progress], None]) -> AuditReport:
     started, clock = _now(), time.monotonic()
     store = _looked(path, ways, _Meter(watch, path.stat().st_size))
     return AuditReport(

@@ -98,7 +98,7 @@ def command(
 
     say(f"report: {order.place / 'report.html'}")
     say(f"audit: {figures.verdict(report)}")
-    ctx.exit(Exit.CLEAN if figures.tally(report.findings).is_sound else Exit.FINDINGS)
+    ctx.exit(Exit.CLEAN if figures.is_clean(report) else Exit.FINDINGS)
 
 
 def _self_test(paths: tuple[str, ...], wanted: Wanted, passwords: Passwords, form: Form) -> Exit:
@@ -132,3 +132,5 @@ def _show(report: AuditReport, form: Form) -> None:
         say(f"and {len(wrong) - _SHOWN_MAX:,} more, all of them in the report")
     for store, what in figures.not_covered(report):
         say(f"not covered: {store}: {what}")
+    for ledger_id in report.misfits:
+        say(finding_rows.misfit(ledger_id))

@@ -66,7 +66,7 @@ def done(order: Order) -> AuditReport:
 def _inspected(order: Order) -> AuditReport:
     from recovery.audit import ensembles
     from recovery.audit.asked import Asked
-    from recovery.audit.inspect import inspect
+    from recovery.audit.fitting import inspect_with_what_fits
     from recovery.audit.ways import Ways
     from recovery.shell.audit_watch import AuditWatch
 
@@ -76,7 +76,7 @@ def _inspected(order: Order) -> AuditReport:
     size = size_of(_all_paths(order.paths, replicas))
     argv = ("ledgerstore", *sys.argv[1:])
     with started(order.wanted, size) as (engine, jobs), AuditWatch() as watch:
-        return inspect(Asked(order.paths, ways, engine, jobs, replicas, watch, keep, argv))
+        return inspect_with_what_fits(Asked(order.paths, ways, engine, jobs, replicas, watch, keep, argv))
 
 
 def _keep(order: Order) -> Keep:

@@ -73,6 +73,11 @@ def row(finding: Finding) -> Row:
     }
 
 
+def misfit(ledger_id: int) -> str:
+    """Said once for all its entries."""
+    return f"ledger {ledger_id}: the password does not fit: no entry verifies with it; they stay unverified"
+
+
 def coloured(finding: Finding) -> Row:
     """The same for a table."""
     return row(finding) | {"tone": _TONES[finding.severity].value}

@@ -60,7 +60,7 @@ def command(
     from recovery.audit.report import figures
 
     say(f"verify: {figures.verdict(report)}")
-    ctx.exit(Exit.CLEAN if figures.tally(report.findings).is_sound else Exit.FINDINGS)
+    ctx.exit(Exit.CLEAN if figures.is_clean(report) else Exit.FINDINGS)
 
 
 def _report(path: str, passwords: Passwords, jobs: int | None) -> AuditReport:
@@ -79,13 +79,13 @@ def _store(
     path: str, passwords: Passwords, jobs: int | None, watch: Callable[[Progress], None]
 ) -> AuditReport:
     from recovery.audit.asked import Asked
-    from recovery.audit.inspect import inspect
+    from recovery.audit.fitting import inspect_with_what_fits
     from recovery.audit.local import Pool
     from recovery.audit.ways import Ways
 
     count = jobs_for(size_of([path]), jobs)
     ways = Ways(passwords=passwords.by_ledger, password=passwords.otherwise)
-    return inspect(Asked((path,), ways, Pool(count), count, watch=watch))
+    return inspect_with_what_fits(Asked((path,), ways, Pool(count), count, watch=watch))
 
 
 def _file(path: str, passwords: Passwords, _: int | None, watch: Callable[[Progress], None]) -> AuditReport:
@@ -108,3 +108,5 @@ def _show(report: AuditReport, gravest: int, form: Form) -> None:
     for store in report.stores:
         for what in store.coverage.not_covered:
             say(f"not covered: {what}")
+    for ledger_id in report.misfits:
+        say(finding_rows.misfit(ledger_id))

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import audited_stores
 
+from recovery.audit.asked import Asked
 from recovery.audit.faults.planted import shown
 from recovery.audit.faults.planting import HOW, plant
 from recovery.audit.faults.site import NoPlace
-from recovery.audit.inspect import Asked, inspect
+from recovery.audit.inspect import inspect
 from recovery.audit.ways import Ways
 
 if TYPE_CHECKING:

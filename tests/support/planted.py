@@ -94,10 +94,10 @@ PLANTED = (
         "visible-before-sync",
         "nothing is seen before its sync",
         COMMIT,
-        "                    self._sync(journal)\n                    yield\n"
+        "                    self._journals.sync()\n                    yield\n"
         "                    self._insert(step)\n",
         "                    self._insert(step)\n                    yield\n"
-        "                    self._sync(journal)\n",
+        "                    self._journals.sync()\n",
     ),
     _one(
         "seal-vouches-for-itself",
@@ -283,7 +283,7 @@ PLANTED = (
         "a mark covers what the frozen table covers, not what was synced last",
         CHECKPOINT,
         "mark=max(self.state.mark, frozen.covers_until)",
-        "mark=max(self.state.mark, self._committer._durable_up_to)",
+        "mark=max(self.state.mark, self._committer._journals.durable_up_to)",
     ),
     _one(
         "thaw-before-the-index",
@@ -381,8 +381,8 @@ PLANTED = (
         "carried-over-without-a-sync",
         "what is carried over is durable before its journal has a name",
         JOURNALS,
-        "        writer.write(group, durable_up_to)\n        end = writer.sync()\n",
-        "        writer.write(group, durable_up_to)\n        writer._file.sync = lambda: None\n"
+        "        writer.write(group, self.durable_up_to)\n        end = writer.sync()\n",
+        "        writer.write(group, self.durable_up_to)\n        writer._file.sync = lambda: None\n"
         "        end = writer.sync()\n",
     ),
     _one(
@@ -616,8 +616,8 @@ PLANTED = (
         "delete-forgets-where",
         "a tombstone kills everything up to the last group that was written",
         COMMIT,
-        "            self._registry.erase(one.tail.ledger_id, self._durable_up_to)\n",
-        "            self._registry.erase(one.tail.ledger_id, type(self._durable_up_to)(0, 0))\n",
+        "            self._registry.erase(one.tail.ledger_id, self._journals.durable_up_to)\n",
+        "            self._registry.erase(one.tail.ledger_id, type(self._journals.durable_up_to)(0, 0))\n",
     ),
     _one(
         "checkpoint-brings-a-ledger-back",

@@ -318,10 +318,10 @@ class World:
         self._enter(REPLICA, lambda tail, access: tail.place(entry, access))
 
     def _enter(self, ledger_id: int, make: Callable[[Tail, Access], Run]) -> None:
-        committer, access = self._store._committer, self._access(ledger_id)
+        entrance, access = self._store._committer.entrance, self._access(ledger_id)
         with self._refusals(ledger_id):
             tail = self._store._parts.tails.of(ledger_id)
-            entered = committer.enter(tail, access, lambda tail: make(tail, access))
+            entered = entrance.enter(tail, access, lambda tail: make(tail, access))
             if entered is not None:
                 run, turn = entered
                 self._waiting.append(_Waiting(turn, self._invoke(run)))
@@ -331,10 +331,12 @@ class World:
         access = self._access(ledger_id)
         with self._refusals(ledger_id):
             tail = self._store._parts.tails.of(ledger_id)
-            turn = committer.turnstile.open
-            put = committer.put(tail, access, lambda tail: tail.append((self._payload(),), access))
-            if put is not None:
-                self._waiting.append(_Waiting(turn, self._invoke(turn.load.runs[-1]), put[0]))
+            turn, entrance = committer.turnstile.open, committer.entrance
+            entered = entrance.enter_promised(
+                tail, access, lambda tail: tail.append((self._payload(),), access)
+            )
+            if entered is not None:
+                self._waiting.append(_Waiting(turn, self._invoke(turn.load.runs[-1]), entered[0]))
                 self._store._flushing.notice()
 
     def _access(self, ledger_id: int) -> Access:
@@ -392,7 +394,7 @@ class World:
     ) -> None:
         tail = self._store._parts.tails.of(ledger_id)
         with self._refusals(ledger_id):
-            entered = self._store._committer.enter_statement(tail, lambda: make(tail))
+            entered = self._store._committer.entrance.enter_statement(tail, lambda: make(tail))
             statement, turn = entered or (None, None)
             if statement is not None and turn is not None:
                 self.promises.facts.made(ledger_id, tail.facts.digest_type)
@@ -403,7 +405,7 @@ class World:
         ledger_id = self._dice.choice(DELETED)
         tail, access = self._store._parts.tails.of(ledger_id), self._access(ledger_id)
         with self._refusals(ledger_id):
-            entered = self._store._committer.enter_deletion(tail, lambda: deletion_of(tail, access))
+            entered = self._store._committer.entrance.enter_deletion(tail, lambda: deletion_of(tail, access))
             deletion, turn = entered or (None, None)
             if deletion is not None and turn is not None:
                 self.promises.going.add(ledger_id)
@@ -440,7 +442,7 @@ class World:
 
     def _begin_turn(self) -> None:
         committer = self._store._committer
-        turn = committer.begin() or self._follow()
+        turn = committer.turnstile.begin() or self._follow()
         if turn is not None:
             stages = committer.stages(turn.load)
             self._playing = _Playing(turn, lambda: next(stages, self) is not self)

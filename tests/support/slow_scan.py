@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,6 +65,8 @@ def slow(data: bytes, ways: Ways, steps: dict[int, int] | None = None) -> LogPar
                 stop = item
             case LogEntry():
                 records += 1
+                if flaws and flaws[-1].kind is FlawKind.HOLE and flaws[-1].offset == item.position.offset:
+                    flaws[-1] = replace(flaws[-1], ledger_id=item.ids[0], entry_id=item.ids[1])
                 runs.append(_run(item, verifier, steps or {}))
                 flaw = FlawAt(FlawKind.DIGEST, Flaw.DIGEST, item.position.offset, item.end, *item.ids)
                 if item.check is DigestCheck.MISMATCH:

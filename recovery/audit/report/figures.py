@@ -177,6 +177,11 @@ def speed(size: int, seconds: float) -> str:
     return f"{rate / 1e9:.2f} GB/s" if rate >= 1e9 else f"{rate / 1e6:,.0f} MB/s"
 
 
+def is_clean(report: AuditReport) -> bool:
+    """Whether nothing is wrong: neither with the files, nor with what was said about them."""
+    return tally(report.findings).is_sound and not report.misfits
+
+
 def verdict(report: AuditReport) -> str:
     """Such as `3 errors, 1 warning in 812 files (61.2 GiB, 48 s)`."""
     found = tally(report.findings)
@@ -194,6 +199,8 @@ def caveats(report: AuditReport) -> list[str]:
     some = []
     if ledgers:
         some.append(f"UNVERIFIED: {counted(entries, 'entry')} of {counted(ledgers, 'ledger')}")
+    if report.misfits:
+        some.append(f"WRONG PASSWORD of {counted(len(report.misfits), 'ledger')}")
     if report.bytes_reused:
         some.append(f"not read again: {sized(report.bytes_reused)}")
     gaps = len(not_covered(report))

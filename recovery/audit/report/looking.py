@@ -19,6 +19,7 @@ _EXPLAINED = frozenset(
         FileKind.LEDGER_ROWS,
     }
 )
+_RECORDS = frozenset({"ELG", "JRN"})
 _ABSENT = frozenset({"MRK-002", "ELG-005", "CKE-001"})
 """About files that may not be there to be looked into."""
 
@@ -27,7 +28,8 @@ def command(finding: Finding) -> str:
     """What to type to look at the record, the ledger or the directory."""
     store = shlex.quote(finding.store or ".")
     is_there = finding.offset is not None or finding.kind not in _ABSENT
-    if finding.file and is_there and filenames.parse(finding.file).kind in _EXPLAINED:
+    is_record = finding.kind[:3] in _RECORDS or filenames.parse(finding.file).kind in _EXPLAINED
+    if finding.file and is_there and is_record:
         return f"ledgerstore explain {shlex.quote(finding.place)} --dir {store}"
     if finding.ledger_id is None:
         return f"ledgerstore files {store}"

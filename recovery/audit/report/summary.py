@@ -36,6 +36,7 @@ def summary(report: AuditReport) -> dict[str, Any]:
         "sound": found.is_sound,
         "findings": _severities(report.findings) | {"by_kind": _kinds(report.findings)},
         "unverified": {"ledgers": ledgers, "entries": entries},
+        "misfits": list(report.misfits),
         "bytes_read": report.bytes_read,
         "bytes_reused": report.bytes_reused,
         "bytes_per_second": round(report.bytes_read / report.seconds) if report.seconds else None,

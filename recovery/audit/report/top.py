@@ -115,6 +115,10 @@ def _all_gaps(report: AuditReport) -> list[tuple[str, str, str]]:
             "with one that only a password verifies, they are not known to be good, nor bad"
         )
         gaps.append(("UNVERIFIED", "", words))
+    gaps += [
+        ("PASSWORD", "", f"that of ledger {ledger} does not fit: its entries stay unverified")
+        for ledger in report.misfits
+    ]
     if report.bytes_reused:
         words = (
             f"{sized(report.bytes_reused)} of entry logs: an earlier audit found them sound, and nobody has "

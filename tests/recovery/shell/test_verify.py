@@ -1,0 +1,308 @@
+"""`ledgerstore verify`: what is wrong with its place, what is not known, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import fixtures
+import pytest
+from shell_samples import rows, run, verdict
+
+from recovery import open_store
+from storage.config import StoreConfig
+from storage.entry import DigestType
+
+CONFIG = StoreConfig(
+    memtable_size_max=1 << 20,
+    journal_size=1 << 18,
+    group_size_max=1 << 16,
+    entry_size_max=1 << 15,
+    index_size_max=1 << 24,
+    checkpoint_interval_s=None,
+)
+COMMAND = [sys.executable, "-c", "from recovery.shell.main import main; main()"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that was closed: two plain ledgers, a journal behind the last checkpoint."""
+    root = tmp_path_factory.mktemp("made") / "store"
+    with open_store(root, CONFIG) as store:
+        for ledger_id in (7, 8):
+            store.ledger(ledger_id).append_many([b"%02d" % number * 20 for number in range(50)])
+            store.ledger(ledger_id).set_explicit_lac(3)
+        store.checkpoint()
+        store.ledger(7).append_many([b"later"] * 5)
+    return root
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path) -> Path:
+    """A copy of it, for who damages it."""
+    return shutil.copytree(made, tmp_path / "copy")
+
+
+def log_of(root: Path) -> Path:
+    return root / "ledgers" / "current" / "0.log"
+
+
+def journals_of(root: Path) -> list[Path]:
+    return sorted((root / "journal" / "current").glob("*.txn"))
+
+
+def flip(path: Path, offset: int) -> int:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x40
+    path.write_bytes(data)
+    return offset
+
+
+def flip_payload(path: Path) -> int:
+    """In an entry in the middle, which both ledgers have."""
+    return flip(path, path.read_bytes().index(b"30" * 20) + 11)
+
+
+# ── a store ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_sound_store_is_clean_and_the_verdict_comes_last(made: Path) -> None:
+    done = run("verify", made)
+    assert done.exit_code == 0, done.output
+    assert re.fullmatch(r"verify: sound, \d+ files \([\d.]+ \w+, [\d.]+ s\)", verdict(done))
+    assert [row for row in rows("verify", made) if row["severity"] != "information"] == []
+
+
+def test_a_flipped_bit_is_told_with_its_record_and_with_how_to_look_at_it(root: Path) -> None:
+    at = flip_payload(log_of(root))
+    done = run("verify", root)
+    assert done.exit_code == 1
+    assert re.match(r"verify: 1 error in \d+ files \(", verdict(done))
+    [row] = [row for row in rows("verify", root) if row["severity"] == "error"]
+    assert (row["kind"], row["file"], row["first_entry"]) == ("ELG-003", "0.log", row["last_entry"])
+    assert row["offset"] <= at < row["end"]
+    shown = run(*str(row["look"]).split()[1:])
+    assert shown.exit_code == 1
+    assert f"@{row['offset']}" in verdict(shown)
+    assert "digest of an entry" in done.stdout
+
+
+def test_forms_have_the_same_rows_and_no_colour_of_a_table(root: Path) -> None:
+    flip_payload(log_of(root))
+    as_json = rows("verify", root)
+    as_lines = [json.loads(line) for line in run("verify", root, "--ndjson").stdout.splitlines()]
+    assert as_json == as_lines
+    assert set(as_json[0]) >= {
+        "severity",
+        "kind",
+        "file",
+        "offset",
+        "end",
+        "ledger",
+        "count",
+        "detail",
+        "look",
+    }
+    assert "tone" not in as_json[0]
+    heading, *lines = run("verify", root).stdout.splitlines()
+    assert set(heading.split()) <= set(as_json[0])
+    assert len(lines) == len(as_json)
+
+
+def test_less_grave_findings_can_be_left_out_and_count_all_the_same(root: Path) -> None:
+    flip_payload(log_of(root))
+    (root / "ledgers" / "current" / "notes.txt").write_text("?")
+    everything = rows("verify", root)
+    assert {row["severity"] for row in everything} == {"error", "information"}
+    assert {row["severity"] for row in rows("verify", root, "--severity", "warning")} == {"error"}
+    assert run("verify", root, "--severity", "error").exit_code == 1
+
+
+def test_information_alone_leaves_the_exit_code_at_0(root: Path) -> None:
+    (root / "ledgers" / "current" / "notes.txt").write_text("?")
+    done = run("verify", root)
+    assert done.exit_code == 0
+    assert "unknown file" in done.stdout
+
+
+def test_what_nothing_verifies_is_never_called_good(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        store.ledger(1, DigestType.DUMMY).append_many([b"unprotected"] * 3)
+        store.ledger(2, DigestType.MAC, b"secret").append_many([b"signed"] * 4)
+    done = run("verify", tmp_path / "store")
+    assert done.exit_code == 0
+    assert "UNVERIFIED: 7 entries of 2 ledgers" in verdict(done)
+    known = run("verify", tmp_path / "store", "--password", "2=secret")
+    assert "UNVERIFIED: 3 entries of 1 ledger" in verdict(known)
+
+
+def test_a_wrong_password_makes_no_entry_look_damaged(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        store.ledger(2, DigestType.MAC, b"secret").append_many([b"signed"] * 4)
+    done = run("verify", tmp_path / "store", "--password", "2=another")
+    assert (done.exit_code, "-003" in done.stdout) == (1, False)
+    assert "ledger 2: the password does not fit: no entry verifies with it" in done.stderr
+    assert "UNVERIFIED: 4 entries of 1 ledger; WRONG PASSWORD of 1 ledger" in verdict(done)
+
+
+def test_a_password_that_is_proven_leaves_damage_damage(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        store.ledger(2, DigestType.MAC, b"secret").append(b"signed, and alone")
+    flip(log_of(tmp_path / "store"), log_of(tmp_path / "store").read_bytes().index(b"signed"))
+    found = rows("verify", tmp_path / "store", "--password", "secret")
+    assert "ELG-003" in {row["kind"] for row in found}
+
+
+def test_a_password_of_all_fits_some_and_not_others(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        for ledger_id, password in ((2, b"secret"), (3, b"another")):
+            store.ledger(ledger_id, DigestType.MAC, password).append_many([b"signed"] * 4)
+    done = run("verify", tmp_path / "store", "--password", "secret")
+    assert "UNVERIFIED: 4 entries of 1 ledger; WRONG PASSWORD of 1 ledger" in verdict(done)
+    assert "ledger 3: the password does not fit" in done.stderr
+
+
+def test_it_works_beside_who_has_the_store_open(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        store.ledger(1).append_many([b"entry"] * 100)
+        store.checkpoint()
+        store.ledger(1).append_many([b"entry"] * 100)
+        done = subprocess.run(
+            [*COMMAND, "verify", str(tmp_path / "store")],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert store.ledger(1).append(b"goes on") == 200
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nothing_is_written(root: Path) -> None:
+    def state() -> list[tuple[str, int, int]]:
+        found = [path for path in sorted(root.rglob("*")) if path.is_file()]
+        return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in found]
+
+    before = state()
+    run("verify", root)
+    assert state() == before
+
+
+@pytest.mark.parametrize("name", ["01_clean", "04a_fence_lac_crash"])
+def test_a_bookie_s_directory_is_verified_and_its_index_is_said_to_be_left_out(name: str) -> None:
+    done = run("verify", fixtures.bookie(name) / "bookie", *_passwords(name))
+    assert done.exit_code == 0, done.output
+    assert "not covered: the index" in done.stderr
+    assert "not covered: 1" in verdict(done)
+
+
+def _passwords(name: str) -> list[str]:
+    return [f"--password={ledger}={text.decode()}" for ledger, text in fixtures.passwords(name).items()]
+
+
+def test_bookie_shell_s_name_works(made: Path) -> None:
+    assert run("localconsistencycheck", made).exit_code == 0
+
+
+# ── one file ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def files_of(root: Path) -> list[Path]:
+    return [
+        log_of(root),
+        *journals_of(root),
+        root / "ledgers/current/lastMark",
+        root / "ledgers/current/ledgers.rows",
+        root / "ledgers/current/VERSION",
+    ]
+
+
+def test_each_file_of_a_sound_store_is_sound_alone(made: Path) -> None:
+    for path in files_of(made):
+        done = run("verify", path)
+        assert done.exit_code == 0, (path, done.output)
+        assert verdict(done).startswith("verify: sound, 1 file (")
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "kind"),
+    [
+        ("ledgers/current/0.log", 40, "ELG-001"),
+        ("ledgers/current/lastMark", 20, "MRK-001"),
+        ("ledgers/current/ledgers.rows", 10, "LGR-002"),
+        ("ledgers/current/VERSION", 1, "CKE-001"),
+    ],
+)
+def test_damage_in_one_file_is_told(root: Path, name: str, offset: int, kind: str) -> None:
+    flip(root / name, offset)
+    done = run("verify", root / name)
+    assert done.exit_code == 1, done.output
+    [row] = [row for row in rows("verify", root / name) if row["severity"] == "error"]
+    assert (row["kind"], row["file"]) == (kind, Path(name).name)
+
+
+def test_a_journal_alone_is_verified(root: Path) -> None:
+    journal = next(path for path in journals_of(root) if b"later" in path.read_bytes())
+    flip(journal, 4096 + 200)
+    done = run("verify", journal)
+    assert done.exit_code == 1, done.output
+    assert {row["kind"] for row in rows("verify", journal)} & {"JRN-003", "JRN-004"}
+
+
+def test_a_copy_under_another_name_is_known_by_its_first_bytes(root: Path) -> None:
+    copy = root / "copy of a log"
+    shutil.copy(log_of(root), copy)
+    flip_payload(copy)
+    [row] = [row for row in rows("verify", copy) if row["severity"] == "error"]
+    assert (row["kind"], row["file"]) == ("ELG-003", "copy of a log")
+    assert f"--dir {root}" in str(row["look"])
+    assert run("explain", f"{copy}@{row['offset']}").exit_code == 1
+
+
+def test_a_bookie_s_files_are_sound_alone() -> None:
+    for path in (*fixtures.entry_logs("01_clean"), *fixtures.journals("01_clean")):
+        done = run("verify", path, *_passwords("01_clean"))
+        assert done.exit_code == 0, (path, done.output)
+
+
+# ── what cannot be done ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("what", ["nothing", "empty", "text"])
+def test_what_is_no_store_could_not_be_done(tmp_path: Path, what: str) -> None:
+    path = tmp_path / what
+    if what == "empty":
+        path.mkdir()
+    elif what == "text":
+        path.write_text("hello")
+    done = run("verify", path)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert verdict(done).startswith("ledgerstore: ")
+
+
+def test_without_numpy_one_line_says_what_to_install(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recovery.shell.audit_needs.find_spec", lambda _: None)
+    done = run("verify", made)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert verdict(done) == "ledgerstore: verify needs numpy: pip install 'ledgerstore[fast]'"
+
+
+@pytest.mark.parametrize("arguments", [("--jobs", "0"), ("--severity", "loud"), ("a", "b")], ids=" ".join)
+def test_bad_usage(arguments: tuple[str, ...]) -> None:
+    assert run("verify", *arguments).exit_code == 2
+
+
+def test_an_interrupt_ends_with_130_and_without_a_traceback(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("recovery.audit.fitting.inspect", interrupt)
+    done = run("verify", made)
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert "Traceback" not in done.stderr
