@@ -80,14 +80,16 @@ def _verifies_any(stores: list[StoreFacts], ledger: int) -> bool:
 
 
 def _of(runs: Runs, ledger: int) -> Runs:
-    return runs[runs["ledger"] == ledger]
+    some: Runs = runs[runs["ledger"] == ledger]
+    return some
 
 
 def _protected(stores: list[StoreFacts]) -> frozenset[int]:
     every = (row for facts in stores for row in facts.rows.values())
     rows = (row.ledger_id for row in every if row.digest_type is DigestType.MAC)
-    parts = (part for facts in stores for part in (*facts.logs, *facts.journals))
-    told = (ledger for part in parts for ledger, kind in part.types.items() if kind is DigestType.MAC)
+    types = [part.types for facts in stores for part in facts.logs]
+    types += [part.types for facts in stores for part in facts.journals]
+    told = (ledger for some in types for ledger, kind in some.items() if kind is DigestType.MAC)
     return frozenset((*rows, *told))
 
 

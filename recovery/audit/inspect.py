@@ -38,7 +38,7 @@ from recovery.audit.retyped import retyped
 from recovery.founding import Layout
 from recovery.verify import index_rules, soundness
 from recovery.verify.entries import no_entries, no_rows
-from recovery.verify.facts import IndexFacts, Owner, StoreFacts
+from recovery.verify.facts import IndexFacts, StoreFacts
 from recovery.verify.finding import order
 from recovery.verify.index_rules import Drilled
 from storage.codec.entrylog import HEADER_SIZE
@@ -211,7 +211,7 @@ class _Inspection:
         again: list[tuple[int, Any]] = []
         for store, gathered in enumerate(self._gathered):
             ground = gathered.ground
-            if ground.owner is Owner.OURS:
+            if ground.ways.presumed is not None:
                 continue
             told = retyped(gathered)
             ways = replace(ground.ways, declared={**ground.ways.declared, **told.types})
@@ -266,7 +266,8 @@ class _Inspection:
         replicas = self._asked.replicas
         if replicas is None:
             return None
-        from recovery.audit.replicas import Looked, compare
+        from recovery.audit.replica_drills import Looked
+        from recovery.audit.replicas import compare
 
         by_path = {path: name for name, path in replicas.stores.items()}
         looked = [
