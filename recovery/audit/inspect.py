@@ -266,8 +266,7 @@ class _Inspection:
         replicas = self._asked.replicas
         if replicas is None:
             return None
-        from recovery.audit.replica_drills import Looked
-        from recovery.audit.replicas import compare
+        from recovery.audit.replicas import Looked, compare
 
         by_path = {path: name for name, path in replicas.stores.items()}
         looked = [
