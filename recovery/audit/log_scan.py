@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from recovery.audit.chunk_runs import RunMaker
@@ -91,6 +91,8 @@ class _Scan:
         self._made = RunMaker(task.log_id, task.steps)
         self._records = 0
         self._flaws = FlawList()
+        self._holes: list[FlawAt] = []
+        """Those behind which the entries have not been told yet."""
         self._maps: list[MapRecord] = []
         self._fillers = 0
         self._unverified: Counter[int] = Counter()
@@ -99,6 +101,8 @@ class _Scan:
     def run(self, entry: int, clock: float) -> LogPart:
         reader = self.walk.reader
         behind = self.walk.run(entry, self._task.end)
+        for hole in self._holes:
+            self._flaws.add(hole)
         self._judge_unknown()
         runs = self._made.runs()
         return LogPart(
@@ -132,12 +136,27 @@ class _Scan:
     # ── what the walk tells ──────────────────────────────────────────────────────────────────────────
 
     def entries(self, columns: Columns) -> None:
+        self._tell_holes(columns)
         self._records += columns.count
         self._made.add(columns)
         count = columns.count
         nonsense = columns.confirmed[:count] >= columns.entries[:count]
         if nonsense.any():
             self._tell_nonsense(columns, nonsense & columns.good[:count])
+
+    def _tell_holes(self, columns: Columns) -> None:
+        """Of a damaged length word behind which its entry was found whole, that entry is told too."""
+        if not self._holes or not columns.count:
+            return
+        reached = int(columns.offsets[columns.count - 1])
+        holes = [hole for hole in self._holes if hole.offset <= reached]
+        self._holes = self._holes[len(holes) :]
+        for hole in holes:
+            (found,) = (columns.offsets[: columns.count] == hole.offset).nonzero()
+            if len(found):
+                ids = int(columns.ledgers[found[0]]), int(columns.entries[found[0]])
+                hole = replace(hole, ledger_id=ids[0], entry_id=ids[1])
+            self._flaws.add(hole)
 
     def _tell_nonsense(self, columns: Columns, nonsense: Mask) -> None:
         for index in nonsense.nonzero()[0].tolist():
@@ -164,7 +183,7 @@ class _Scan:
             case LogFiller(offset, end):
                 self._fillers += end - offset
             case Hole(offset, end, flaw):
-                self._flaws.add(FlawAt(FlawKind.HOLE, flaw, offset, end))
+                self._holes.append(FlawAt(FlawKind.HOLE, flaw, offset, end))
 
 
 def _flaw_of(kind: FlawKind, flaw: Flaw, entry: LogEntry) -> FlawAt:

@@ -319,7 +319,7 @@ def _hurt(rows: list[tuple[int, int, int, str]]) -> Iterator[Finding]:
         start = at
 
 
-def _standing(kind: str, found: list[_Standing]) -> Iterator[Finding]:
+def _standing(kind: str, ledger: int, found: Entries) -> Iterator[Finding]:
     """One finding for consecutive entries of a ledger in one log."""
     found = found[np.lexsort((found["entry"], found["file"]))]
     breaks = (np.diff(found["entry"]) != 1) | (np.diff(found["file"]) != 0)

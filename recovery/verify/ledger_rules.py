@@ -32,8 +32,8 @@ def findings(facts: StoreFacts, live: Mapping[int, int] | None) -> Iterator[Find
     yield from _of_rows(facts)
     yield from _gaps(facts)
     yield from _unverified(facts)
+    yield from _only_in_a_journal(facts)
     if facts.owner is Owner.OURS:
-        yield from _only_in_a_journal(facts)
         for part in facts.journals:
             yield from _against_rows(facts, part)
     else:
@@ -100,14 +100,20 @@ def _why(kind: DigestType | None) -> str:
 
 
 def _only_in_a_journal(facts: StoreFacts) -> Iterator[Finding]:
-    if not isinstance(facts.index, IndexFacts) or not any(len(part.before) for part in facts.journals):
+    is_bookie_s = facts.owner is Owner.BOOKIE
+    known_to_logs = is_bookie_s or isinstance(facts.index, IndexFacts)
+    if not known_to_logs or not any(len(part.before) for part in facts.journals):
         return
+    living = {one for part in facts.journals for one in np.unique(part.behind["ledger"]).tolist()}
     known = {cover.ledger_id: cover for cover in covers(held(facts))}
     deleted = {one for one, row in facts.rows.items() if row.tombstone is not None}
     for part in facts.journals:
         for run in part.before:
             ledger_id = int(run["ledger"])
             if ledger_id in deleted or run["step"] != 1:
+                continue
+            # A bookie's index would know which ledgers were deleted. One that still gets entries was not.
+            if is_bookie_s and ledger_id not in living:
                 continue
             cover = known.get(ledger_id, Cover(ledger_id, NOTHING, NOTHING))
             for first, last in cover.missing(int(run["first"]), int(run["last"])):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -112,6 +113,8 @@ class Chart:
     journals: tuple[JournalChart, ...]
     places: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     """What the index of ours holds: for each ledger its entries' packed places."""
+    deleted: frozenset[int] = frozenset()
+    """Ledgers that were deleted, be it that there is another one of that id now."""
 
     @property
     def ledgers(self) -> Path:
@@ -153,6 +156,10 @@ class Chart:
         record = None if log is None or place is None else log.at((place & 0xFFFF_FFFF) - 4)
         return None if log is None or record is None else (log, record)
 
+    def is_dead(self, log: LogChart, record: Record) -> bool:
+        """Whether its ledger was deleted: nobody misses it, and how it was protected may be forgotten."""
+        return record.ledger_id in self.deleted and not self.counts(log, record)
+
     @cached_property
     def unproven(self) -> frozenset[int]:
         """The ledgers of which no entry can be verified."""
@@ -180,7 +187,7 @@ def chart_of(
     )
     known = dict(passwords or {})
     mark = _mark(ledgers)
-    state, places = _index(ledgers)
+    state, places, deleted = _index(ledgers)
     is_ours = state is not None and mark is not None and mark.trailer is not None
     state = state or IndexState()
     prover = _Prover(known, password)
@@ -197,6 +204,7 @@ def chart_of(
             for journal_id in _ids(journals, FileKind.JOURNAL)
         ),
         places=places,
+        deleted=deleted,
     )
 
 
@@ -211,17 +219,14 @@ def _mark(ledgers: Path) -> mark_codec.Mark | None:
     return found if isinstance(found, mark_codec.Mark) else None
 
 
-def _index(ledgers: Path) -> tuple[IndexState | None, dict[int, dict[int, int]]]:
+def _index(ledgers: Path) -> tuple[IndexState | None, dict[int, dict[int, int]], frozenset[int]]:
     index = LmdbPlace(PosixDirectory(ledgers), ledgers).view()
     if isinstance(index, NoIndex | Damaged):
-        return None, {}
-    try:
-        return index.state(), {
-            ledger_id: dict(index.places(ledger_id, 0, index.count(ledger_id)))
-            for ledger_id in index.ledgers()
-        }
-    finally:
-        index.close()
+        return None, {}, frozenset()
+    with closing(index):
+        places = {one: dict(index.places(one, 0, index.count(one))) for one in index.ledgers()}
+        deleted = frozenset(row.ledger_id for row in index.rows() if row.tombstone is not None)
+        return index.state(), places, deleted
 
 
 class _Prover:

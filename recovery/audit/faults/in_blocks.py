@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from recovery.audit.faults.in_records import BESIDE, named
 from recovery.audit.faults.kinds import Fault
-from recovery.audit.faults.planted import Extent, Planted, Told, kinds
+from recovery.audit.faults.planted import Extent, Planted, Told, Within, kinds
 from recovery.audit.faults.site import NoPlace
 from storage.codec.entrylog import HEADER_SIZE
 
@@ -52,6 +52,7 @@ def plant(site: Site, fault: Fault) -> Planted:
         offset=changed.start,
         end=changed.end,
         wanted=_wanted(site.chart, changed, fault),
+        beside=_beside_place(site.chart, changed),
         collateral=BESIDE | _beside(fault),
         words=f"{len(changed.hit)} records",
     )
@@ -109,14 +110,38 @@ def _changed(log: LogChart, start: int, old: bytes, new: bytes) -> Changed:
 
 
 def _wanted(chart: Chart, changed: Changed, fault: Fault) -> tuple[Wanted, ...]:
-    wanted = [_told(chart, changed, record, at) for record, at in changed.hit]
-    if not chart.is_ours and fault in (Fault.LOG_MISDIRECTED, Fault.LOG_STALE):
+    is_foreign = fault in (Fault.LOG_MISDIRECTED, Fault.LOG_STALE)
+    hit = [one for one in changed.hit if not is_foreign or _is_missed(chart, changed.log, one[0])]
+    wanted = [_told(chart, changed, record, at) for record, at in hit]
+    if not chart.is_ours and is_foreign:
         # Where sound records stand now, nothing knows that it should be others.
         merged = tuple(told for one in wanted for told in one)
         wanted = [merged] if merged else []
     if changed.header and chart.is_ours:
         wanted.append((Told(kinds=_HEADER, file=changed.log.name),))
     return tuple(wanted)
+
+
+def _is_missed(chart: Chart, log: LogChart, record: Record) -> bool:
+    """Whether anybody could miss it, where another record stands now."""
+    return record.is_map or (record.is_entry and not chart.is_dead(log, record))
+
+
+def _end(changed: Changed) -> int:
+    log, last = changed.log, changed.hit[-1][0]
+    # Behind where it counts nothing is sound or not.
+    return log.size if last.end >= log.limit else max(last.end, log.sound_behind(last))
+
+
+def _beside_place(chart: Chart, changed: Changed) -> Wanted:
+    """Between sound records of elsewhere there may be several holes; one that nothing proves may be taken for
+    as long as it says, and leads on beyond the block."""
+    if not changed.hit:
+        return ()
+    is_led_astray = chart.unproven and changed.data.strip(b"\0")
+    end = changed.log.size if is_led_astray else max(changed.end, _end(changed))
+    extent = Within(changed.hit[0][0].offset, end)
+    return (Told(kinds=_BAD, file=changed.log.name, extent=extent),)
 
 
 def _told(chart: Chart, changed: Changed, record: Record, at: int) -> Wanted:
@@ -126,7 +151,7 @@ def _told(chart: Chart, changed: Changed, record: Record, at: int) -> Wanted:
     bad = _BAD | (kinds("ELG-002") if record.is_map else frozenset())
     if not chart.is_ours and not log.is_sealed and log.sound_behind(last) == log.size:
         bad |= kinds("ELG-006")
-    extent = Extent(first.offset, at, max(last.end, log.sound_behind(last)))
+    extent = Extent(first.offset, at, _end(changed), record.offset)
     told = [Told(kinds=bad, file=log.name, extent=extent)]
     told += [one for wanted in named(chart, log, record) for one in wanted]
     if record.is_map:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recovery.audit.faults.chart import packed
@@ -179,7 +180,9 @@ def twice(site: Site, fault: Fault) -> Planted:
     ledger_id, entry_id, log, record = _some_entry(site)
     other = site.choose([packed(log, record) + 1, packed(log, record) + (1 << 32), 1028])
     _set(site, {ledger_id: [*_pairs(site, ledger_id), (entry_id, other)]})
-    return _planted(site.chart, fault, ledger_id, entry_id, f"the other {other:x}", "IDX-005")
+    planted = _planted(site.chart, fault, ledger_id, entry_id, f"the other {other:x}", "IDX-005")
+    # And wherever the other one leads to.
+    return replace(planted, collateral=_BESIDE | kinds("IDX-001", "IDX-002", "ELG-007"))
 
 
 def older_copy(site: Site, fault: Fault) -> Planted:
@@ -197,7 +200,9 @@ def older_copy(site: Site, fault: Fault) -> Planted:
     found = site.chart.record_of(record.ledger_id, record.entry_id)
     assert found is not None, "chosen so"
     entry = (record.ledger_id, record.entry_id, *found)
-    return _repointed(site, fault, entry, packed(log, record), "IDX-006")
+    # The first copy may be one of a ledger that was deleted before there was another of that id.
+    dead = ("IDX-002",) if record.ledger_id in site.chart.deleted else ()
+    return _repointed(site, fault, entry, packed(log, record), "IDX-006", *dead)
 
 
 def page(site: Site, fault: Fault) -> Planted:

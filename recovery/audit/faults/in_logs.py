@@ -44,7 +44,7 @@ def cut(site: Site, fault: Fault) -> Planted:
 
 
 def _cut_extent(log: LogChart, record: Record, at: int) -> Extent:
-    return Extent(record.offset, at, log.size + 1)
+    return Extent(record.offset, at, log.size)
 
 
 def _short(chart: Chart, log: LogChart, record: Record) -> frozenset[str]:
@@ -111,8 +111,8 @@ def copied(site: Site, fault: Fault) -> Planted:
     told = (
         Told(kinds=kinds("DIR-001", "DIR-002", "ELG-001", "ELG-005"), file=name),
         # As a bookie's compaction may leave it: whichever of the two counts, the other is dead.
-        Told(kinds=kinds("LGR-007", "IDX-006"), file=name),
-        Told(kinds=kinds("LGR-007", "IDX-006"), file=log.name),
+        Told(kinds=kinds("LGR-007", "LGR-008", "IDX-006"), file=name),
+        Told(kinds=kinds("LGR-007", "LGR-008", "IDX-006"), file=log.name),
     )
     return Planted(
         fault=fault,
@@ -168,6 +168,6 @@ def ledgers_map(site: Site, fault: Fault) -> Planted:
         offset=record.offset,
         end=record.end,
         wanted=(told,),
-        collateral=kinds("ELG-004"),
+        collateral=kinds("ELG-004", "ELG-005"),
         words=f"byte {at}",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from recovery.audit.faults.kinds import Fault
 from recovery.audit.faults.planted import Planted, Told, kinds
 from recovery.audit.faults.site import NoPlace
 from storage import filenames
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from recovery.audit.faults.chart import Chart
+    from recovery.audit.faults.kinds import Fault
     from recovery.audit.faults.site import Site
     from storage.codec.mark import Mark
 
@@ -36,14 +36,14 @@ def _moved(site: Site, fault: Fault, position: JournalPosition, *found: str) -> 
     """The mark says another place, and its checksum is right."""
     mark = _mark(site)
     trailer = mark.trailer
-    if trailer is not None and fault is Fault.MARK_BACK:
+    if trailer is not None and position < mark.position:
         trailer = replace(trailer, generation=max(0, trailer.generation - 1))
     site.copy.replace(_path(site.chart), codec.encode(replace(mark, position=position, trailer=trailer)))
     return Planted(
         fault=fault,
         file=filenames.LAST_MARK,
         wanted=((Told(kinds=kinds(*found)),),),
-        collateral=kinds("MRK-001", "MRK-002", "MRK-004", "JRN-003", "JRN-006"),
+        collateral=kinds("MRK-001", "MRK-002", "MRK-004", "JRN-003", "JRN-006", "IDX-004"),
         words=f"from {mark.position} to {position}",
     )
 
@@ -74,19 +74,28 @@ def forward(site: Site, fault: Fault) -> Planted:
         later = [(journal, item) for journal, item in later if item.seal is not None]
     journal, item = site.choose(later)
     position = JournalPosition(journal.journal_id, item.end)
-    if not _entries_between(site.chart, mark, position):
+    if not _are_missed(site.chart, position):
         raise NoPlace
     return _moved(site, fault, position, "MRK-001", "MRK-004", "JRN-006", "IDX-004")
 
 
-def _entries_between(chart: Chart, start: JournalPosition, end: JournalPosition) -> bool:
-    """Whether entries stand there that nothing else has."""
+def _are_missed(chart: Chart, mark: JournalPosition) -> bool:
+    """Whether entries stand between the true mark and that one which nothing else has.
+
+    In a bookie's directory, of a ledger that is certainly not deleted: it has entries behind the mark.
+    """
     held = {(record.ledger_id, record.entry_id) for log in chart.logs for record in log.entries}
-    return any(
-        (item.ledger_id, item.entry_id) not in held
+    items = [
+        (JournalPosition(journal.journal_id, item.offset), item)
         for journal in chart.journals
         for item in journal.items
-        if item.is_entry and start <= JournalPosition(journal.journal_id, item.offset) < end
+        if item.is_entry
+    ]
+    living = {item.ledger_id for position, item in items if position >= mark}
+    return any(
+        (item.ledger_id, item.entry_id) not in held and (chart.is_ours or item.ledger_id in living)
+        for position, item in items
+        if chart.position <= position < mark
     )
 
 
@@ -115,7 +124,10 @@ def flipped(site: Site, fault: Fault) -> Planted:
     at, bit = site.choose(range(len(data))), site.dice.randrange(8)
     changed = bytearray(data)
     changed[at] ^= 1 << bit
-    found = kinds("MRK-001", "DIR-003") if site.chart.is_ours else kinds("MRK-001", "MRK-002", "MRK-004")
+    found = kinds("MRK-001", "DIR-003")
+    if not site.chart.is_ours:
+        # Or the journal has lost its end, as far as anything tells.
+        found = kinds("MRK-001", "MRK-002", "MRK-004", "JRN-003")
     if not site.chart.is_ours and _is_a_place(site.chart, bytes(changed)):
         raise NoPlace
     site.copy.replace(_path(site.chart), bytes(changed))

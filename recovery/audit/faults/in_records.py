@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from recovery.audit.faults.kinds import Fault
-from recovery.audit.faults.planted import Extent, Planted, Told, kinds
+from recovery.audit.faults.planted import Extent, Planted, Told, Within, kinds
 from storage.entry import DigestType
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _FIELDS = {
 }
 _BAD = kinds("ELG-003", "ELG-004")
 _UNSEALED_END = kinds("ELG-006")
-_NAMED = kinds("IDX-001", "IDX-002", "ELG-003", "ELG-004")
+_NAMED = kinds("IDX-001", "IDX-002", "ELG-003", "ELG-004", "ELG-007")
 BESIDE = kinds("ELG-002", "LGR-004")
 """What damage in a log may bring with it: the map counts bytes, and ids are compared with those before."""
 
@@ -57,16 +57,26 @@ def plant(site: Site, fault: Fault) -> Planted:
         ledger_id=record.ledger_id,
         entry_id=record.entry_id,
         wanted=wanted,
+        beside=_beside_dead(site.chart, chosen),
         collateral=BESIDE | _beside_ids(fault),
         words=f"byte {at}: size {size}, ledger {ledger_id}, entry {entry_id}; proven by {record.digest}",
     )
+
+
+def _beside_dead(chart: Chart, chosen: Chosen) -> Wanted:
+    """Nobody has to tell of a dead record; but as another one it is not dead."""
+    log, record = chosen.log, chosen.record
+    if not chart.is_dead(log, record):
+        return ()
+    extent = Within(record.offset, max(record.end, log.sound_behind(record)))
+    return (Told(kinds=_BAD, file=log.name, extent=extent),)
 
 
 def _beside_ids(fault: Fault) -> frozenset[str]:
     # As which entry it is read, and which ones its size takes along, is no more than what stands there.
     if fault in (Fault.LOG_LEDGER, Fault.LOG_ENTRY):
         return kinds("IDX-003", "IDX-006")
-    return frozenset()
+    return kinds("ELG-003", "ELG-007")
 
 
 def _id_places(record: Record) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -97,6 +107,8 @@ def _wanted(chart: Chart, chosen: Chosen, fault: Fault, at: int, now: tuple[int,
         return _wanted_of_an_id(chart, chosen, at, now[1])
     log, record = chosen.log, chosen.record
     ledgers = frozenset({record.ledger_id})
+    if chart.is_dead(log, record):
+        return ()
     if record.digest is None:
         return ((Told(kinds=kinds("LGR-005"), ledgers=ledgers),),)
     extent = Extent(record.offset, at, record.end)
@@ -115,7 +127,7 @@ def _wanted_of_a_size(chart: Chart, chosen: Chosen, at: int, size: int) -> tuple
         return ((at_record,), *named(chart, log, record))
     reach = max(record.end, min(record.offset + 4 + max(size, 0), log.size))
     last = log.at(reach - 1) or record
-    extent = Extent(record.offset, last.end - 1, max(log.sound_behind(last), last.end))
+    extent = Within(record.offset, max(log.sound_behind(last), last.end))
     alternatives = [Told(kinds=bad, file=log.name, extent=extent)]
     swallowed = [one for one in log.entries if record.offset <= one.offset < last.end]
     alternatives += [told for one in swallowed for wanted in named(chart, log, one) for told in wanted]
@@ -138,6 +150,8 @@ def _wanted_of_an_id(chart: Chart, chosen: Chosen, at: int, ledger_id: int) -> t
         Told(kinds=kinds("ELG-003"), file=log.name, extent=extent, ledgers=either),
         Told(kinds=kinds("ELG-004"), file=log.name, extent=extent),
     ]
+    if chart.is_dead(log, record):
+        return ()
     if record.digest is None or ledger_id in chart.unproven or not chart.is_ours:
         # As what it is read now, nothing can prove it: only others can say that it should be another.
         alternatives += [told for wanted in named(chart, log, record) for told in wanted]
@@ -168,12 +182,8 @@ def plant_in_filler(site: Site, fault: Fault) -> Planted:
     at = site.choose(places)
     path = site.log_path(log)
     site.flip_bit(path, at, site.dice.randrange(8))
-    end = log.sound_behind(record)
-    told = Told(
-        kinds=kinds("ELG-004", "ELG-005"),
-        file=log.name,
-        extent=Extent(record.offset, record.end - 1, max(record.end, end)),
-    )
+    extent = Within(record.offset, max(record.end, log.sound_behind(record)))
+    told = Told(kinds=kinds("ELG-004", "ELG-005"), file=log.name, extent=extent)
     return Planted(
         fault=fault,
         file=log.name,

@@ -16,21 +16,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a finding has to be: it begins in [start, at] and ends, where it says so, in (at, end].
+    """Where a finding has to be: at the damaged record, or over the first byte that was changed.
 
-    `at` is the first byte that was changed, `start` the record that it belongs to, and `end` where the first
-    record stands that a reader can be sure of again. So a finding is at the record, or at a hole around the
-    damage, and it takes nothing sound with it.
+    It begins in [start, at], and where it says so it ends behind `at`, or is at the record itself; `end` is
+    where the first record stands that a reader can be sure of again: nothing sound is taken along.
     """
 
     start: int
     at: int
     end: int
+    record: int | None = None
+    """Where the record begins, if that is not `start`."""
 
     def holds(self, finding: Finding) -> bool:
         if finding.offset is None or not self.start <= finding.offset <= self.at:
             return False
-        return finding.end is None or self.at < finding.end <= self.end
+        if finding.end is None:
+            return True
+        is_at_record = finding.offset == (self.start if self.record is None else self.record)
+        return finding.end <= self.end and (is_at_record or finding.end > self.at)
+
+    def __str__(self) -> str:
+        return f"@{self.start} (changed from {self.at} on, sound from {self.end})"
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Anywhere in there: where what is damaged leads a reader astray before it can notice."""
+
+    start: int
+    end: int
+
+    def holds(self, finding: Finding) -> bool:
+        if finding.offset is None or not self.start <= finding.offset < self.end:
+            return False
+        return finding.end is None or finding.end <= self.end
+
+    def __str__(self) -> str:
+        return f"@{self.start}..{self.end}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +65,7 @@ class Told:
 
     kinds: frozenset[str]
     file: str | None = None
-    extent: Extent | None = None
+    extent: Extent | Within | None = None
     ledgers: frozenset[int] | None = None
     entry_id: int | None = None
 
@@ -68,7 +91,7 @@ class Told:
     def __str__(self) -> str:
         where = "" if self.file is None else f" {self.file}"
         if self.extent is not None:
-            where += f"@{self.extent.start} (changed from {self.extent.at} on, sound from {self.extent.end})"
+            where += str(self.extent)
         if self.ledgers is not None:
             where += f" ledger {'/'.join(map(str, sorted(self.ledgers)))}"
         if self.entry_id is not None:
@@ -91,8 +114,10 @@ class Planted:
     ledger_id: int | None = None
     entry_id: int | None = None
     wanted: tuple[Wanted, ...] = ()
+    beside: Wanted = ()
+    """What may be told too."""
     collateral: frozenset[str] = frozenset()
-    """Kinds that may be told beside, whatever they are about."""
+    """Kinds that may be told too, whatever they are about."""
     words: str = ""
 
     def is_found_by(self, findings: Iterable[Finding]) -> bool:
@@ -121,7 +146,7 @@ class Planted:
     def _explains(self, finding: Finding) -> bool:
         if finding.kind in self.collateral:
             return True
-        return any(told.is_in(finding) for wanted in self.wanted for told in wanted)
+        return any(told.is_in(finding) for wanted in (*self.wanted, self.beside) for told in wanted)
 
     def why_not(self, findings: Sequence[Finding]) -> str:
         """Why it counts as missed, for people."""

@@ -13,12 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from recovery.audit.asked import Asked
 from recovery.audit.faults import samples
 from recovery.audit.faults.chart import chart_of
 from recovery.audit.faults.copies import size_of
 from recovery.audit.faults.planted import shown
 from recovery.audit.faults.planting import HOW, plant
-from recovery.audit.inspect import Asked, inspect
+from recovery.audit.inspect import inspect
 from recovery.audit.local import Serial
 from recovery.audit.ways import Ways
 
