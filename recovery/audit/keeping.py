@@ -63,12 +63,13 @@ class Keeping:
         scans = self._scans(tasks)
         due = self._due(scans)
         rest = []
-        for number, task in enumerate(tasks):
+        for number in range(len(tasks)):
             found = self._found(scans.get(number), due)
             if found is None:
                 rest.append(number)
                 continue
-            self.reused_bytes += task.size
+            self.reused_bytes += found.part.size
+            self._used.add(found.name)
             self._keep(partial(self.now.adopt, found))
             yield Done(number, cast("Answer", found.part))
         if rest:

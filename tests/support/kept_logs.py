@@ -112,9 +112,10 @@ class Reading:
             if len(self.given) == self.tasks_max:
                 raise Interrupted
             self.given.append(task.name)
-            watch(task.size)
             scan = scan_of(task)
-            yield Done(number, f"did {task.name}" if scan is None else self.finds(scan))
+            part = f"did {task.name}" if scan is None else self.finds(scan)
+            watch(part.size if isinstance(part, LogPart) else task.size)
+            yield Done(number, part)
 
 
 @dataclass
