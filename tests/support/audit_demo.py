@@ -40,6 +40,7 @@ LOST = range(4_300, 4_360)
 DIFFERENT = 1_234
 """An entry of ledger 103 that was written twice, to one store like this and to the other like that."""
 BATCH = 500
+UNCHECKPOINTED = b"not yet in any entry log"
 
 
 def main() -> None:
@@ -48,7 +49,7 @@ def main() -> None:
     place.mkdir(parents=True)
     print(f"three stores are made in {place} …", flush=True)
     for number, name in enumerate(NAMES):
-        build(place / name, number)
+        build(place / name, number, place / "running")
     for done in damaged(place):
         print(f"  {done}")
     (place / "ensembles.json").write_text(json.dumps(ensembles(), indent=1))
@@ -78,15 +79,19 @@ def spark_can_run() -> bool:
 # ── three stores ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def build(path: Path, number: int) -> None:
-    """A third of a cluster, some fifty megabytes."""
-    with open_store(path, CONFIG) as store:
+def build(path: Path, number: int, running: Path) -> None:
+    """A third of a cluster, some fifty megabytes, as a kill would leave it."""
+    with open_store(running, CONFIG) as store:
         for ledger_id in SHARED:
             shared(store, number, ledger_id)
         own(store, number)
         store.checkpoint()
         store.ledger(DELETED + 1000 * number).delete()
-        store.ledger(301 + number).append_many([b"not yet in any entry log"] * 50)
+        for _ in range(3):
+            store.ledger(301 + number).append_many([UNCHECKPOINTED] * 50)
+        # Nothing is under way: what the files are now is what they would be after a kill.
+        shutil.copytree(running, path)
+    shutil.rmtree(running)
 
 
 def shared(store: Store, number: int, ledger_id: int) -> None:
@@ -146,9 +151,9 @@ def damaged(place: Path) -> Iterator[str]:
     yield f"a bit flipped in {logs[0]}"
     change(logs[2], 4_000_000, lambda some: bytes(len(some)), 200_000)
     yield f"200,000 bytes of zeros in {logs[2]}"
-    [*_, last] = sorted(first.glob("journal/current/*.txn"))
-    change(last, 4096 + 700, lambda some: some[::-1], 64)
-    yield f"64 bytes mixed up in {last}, which would be replayed"
+    [*_, last] = sorted(first.glob("journal/current/*.txn"), key=lambda path: int(path.stem, 16))
+    change(last, last.read_bytes().index(UNCHECKPOINTED) + 5, lambda some: some[::-1], 9)
+    yield f"nine bytes turned around in {last}, where they would be replayed"
     [*_, newest] = sorted(third.glob("ledgers/current/*.log"), key=lambda path: int(path.stem, 16))
     with newest.open("r+b") as file:
         file.truncate(newest.stat().st_size - 300_000)

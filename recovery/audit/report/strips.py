@@ -53,7 +53,7 @@ class Strip:
     state: str = ""
     marks: tuple[Mark, ...] = ()
     replayed_from: float | None = None
-    """Where in a journal the mark points."""
+    """Where in a journal replay begins; 1: nowhere in it any more."""
 
     @property
     def severity(self) -> Severity | None:
@@ -91,9 +91,9 @@ def _journals(report: StoreReport, by_file: Mapping[str, Sequence[Finding]]) -> 
 
 def _mark(report: StoreReport, journal_id: int, file_size: int) -> float | None:
     position = getattr(report.facts.mark, "position", None)
-    if position is None or position.journal_id != journal_id or not file_size:
+    if position is None or journal_id > position.journal_id or not file_size:
         return None
-    return min(float(position.offset) / file_size, 1.0)
+    return min(position.offset / file_size, 1.0) if journal_id == position.journal_id else 1.0
 
 
 def _logs(report: StoreReport, by_file: Mapping[str, Sequence[Finding]]) -> Iterator[Strip]:

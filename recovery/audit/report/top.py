@@ -97,7 +97,7 @@ def _named_facts(report: AuditReport) -> Iterator[tuple[str, str]]:
     yield "took", figures.seconds(report.seconds)
     yield "speed", figures.speed(report.bytes_read, report.seconds)
     yield "engine", report.engine
-    yield "started", report.started
+    yield "started", report.started.replace("T", " ").replace("+00:00", " UTC")
     live = sum(store.is_live for store in report.stores)
     yield "in use meanwhile", counted(live, "store") if live else "-"
 
