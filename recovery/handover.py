@@ -193,7 +193,7 @@ class Handover:
         """A new journal with what is known of all ledgers; the ids of the journals that it took."""
         facts = Facts()
         groups = in_groups(records_of(parts, facts), self._config.group_size_max)
-        durable_up_to = parts.committer.durable_up_to
+        durable_up_to = parts.journals.durable_up_to
         alignment = self._config.journal_alignment
         more = NOTHING.space(alignment)
         # Always another journal: in front of its first group nothing may stand that a bookie would replay.

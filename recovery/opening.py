@@ -22,9 +22,12 @@ from recovery.replay import Replay
 from recovery.replaying import Replaying, check_finished
 from recovery.torn import save_torn_tails
 from storage import filenames, forks
+from storage.adding import Adding
+from storage.alone import Alone
 from storage.checkpoint import Checkpointer
-from storage.commit import Committer, Limits
+from storage.commit import Committer
 from storage.config import ReadMode, StoreConfig
+from storage.entrance import Limits
 from storage.entry_logs import EntryLogs
 from storage.journals import Journals, JournalShape, journal_ids
 from storage.lastmark import LastMark, newest_named
@@ -228,6 +231,7 @@ class Opening:
             surroundings.new_salt,
             surroundings.new_lock(),
             last_mark.announcing,
+            durable_up_to,
         )
         cache = LocationCache(index, config.index_cache_size_max)
         shelf = LogShelf(partial(surroundings.open_log, layout.ledgers))
@@ -235,7 +239,8 @@ class Opening:
         registry = Registry(foundation.rows, index, cache, slot, surroundings.new_lock)
         tails = Tails(lambda ledger_id: reading.end(ledger_id, registry.digester(ledger_id)), registry.of)
         limits = Limits(config.group_size_max, config.memtable_size_max, config.throttle_timeout_s)
-        committer = Committer(journals, slot, tails, registry, latch, limits, durable_up_to)
+        committer = Committer(journals, slot, tails, registry, latch, limits)
+        alone = Alone(committer, journals, slot, latch, limits)
         logs = EntryLogs(layout.ledgers, store_id, config.entry_log_size_max, state.last_log)
         checkpointer = Checkpointer(
             committer,
@@ -257,11 +262,12 @@ class Opening:
             tails=tails,
             journals=journals,
             committer=committer,
+            adding=Adding(committer, alone, tails, latch, config.group_size_max),
             logs=logs,
             checkpointer=checkpointer,
             reading=reading,
             registry=registry,
-            warden=Warden(committer, tails, registry),
+            warden=Warden(committer, tails, registry, latch),
             scanning=Scanning(slot, cache, shelf, reading),
         )
 

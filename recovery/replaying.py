@@ -149,7 +149,7 @@ class Replaying:
         """A first seal of ours must not name a bookie's journal: the mark goes behind it before."""
         active = self._parts.slot.tables.active
         active.covers_until = max(active.covers_until, foreign_end)
-        self._parts.committer.pass_by(foreign_end)
+        self._parts.journals.pass_by(foreign_end)
         self._checkpoint()
 
     def _checkpoint(self) -> None:

@@ -13,8 +13,8 @@ Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps 
                log_ids, location_cache, log_shelf
     parts      one thing on disk or in memory each: journals, journal_writer, journal_reader and its scans;
                entry_logs, entrylog_writer, entrylog_reader; memtable, tail, lastmark, ledger_rows, cookie
-    movers     commit (with grouping), warden, registry, checkpoint, reading, scanning, chores: where the
-               order stands
+    movers     commit (with grouping, entrance, alone and adding), warden, registry, checkpoint, reading,
+               scanning, chores: where the order stands
     door       store, ledger, bookie, parts; aio: the same, awaited
 
 It never looks at `recovery`.

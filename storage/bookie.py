@@ -37,11 +37,11 @@ PACKET_SIZE_MAX = entry_codec.LAC_PACKET.size + max(digest_type.width for digest
 class Bookie:
     """One bookie's answers. Cheap to make, and shared like its store; threads may share it."""
 
-    __slots__ = ("_committer", "_latch", "_notice", "_parts")
+    __slots__ = ("_adding", "_latch", "_notice", "_parts")
 
     def __init__(self, parts: Parts, notice: Callable[[], None]) -> None:
         self._parts = parts
-        self._committer = parts.committer
+        self._adding = parts.adding
         self._latch = parts.latch
         self._notice = notice
 
@@ -54,19 +54,19 @@ class Bookie:
         `DigestMismatch` where the entry's digest can be verified and is wrong.
         """
         head = self._checked(data)
-        self._committer.place_bytes(self._access(head, data, master_key, Purpose.WRITING), head, bytes(data))
+        self._adding.place_bytes(self._access(head, data, master_key, Purpose.WRITING), head, bytes(data))
 
     def recover(self, data: bytes, master_key: bytes) -> None:
         """The same for who copies what is left of a ledger: a fence lets it pass."""
         head = self._checked(data)
         access = self._access(head, data, master_key, Purpose.RECOVERING)
-        self._committer.place_bytes(access, head, bytes(data))
+        self._adding.place_bytes(access, head, bytes(data))
 
     def submit(self, data: bytes, master_key: bytes) -> Future[int]:
         """As `add`, but answers with a future: the sync is shared with what comes within `group_wait_s`."""
         head = self._checked(data)
         access = self._access(head, data, master_key, Purpose.WRITING)
-        future = self._committer.submit_bytes(access, head, bytes(data))
+        future = self._adding.submit_bytes(access, head, bytes(data))
         self._notice()
         return future
 
@@ -76,14 +76,14 @@ class Bookie:
         Nobody reads it before that. One that was lost to a full disk makes the next `force` fail.
         """
         head = self._checked(data)
-        self._committer.defer(self._access(head, data, master_key, Purpose.WRITING), head, bytes(data))
+        self._adding.defer(self._access(head, data, master_key, Purpose.WRITING), head, bytes(data))
         self._notice()
 
     def force(self, ledger_id: int) -> None:
         """Returns when everything that was added to the ledger before is durable."""
         self._latch.check_reads()
         check_id("ledger", ledger_id)
-        self._committer.force(ledger_id)
+        self._adding.force(ledger_id)
 
     def _checked(self, data: bytes) -> Head:
         self._latch.check_reads()
@@ -200,7 +200,7 @@ class Bookie:
         except DiskFull:
             raise
         except OSError as error:
-            raise self._committer.fail(error) from error
+            raise self._parts.committer.fail(error) from error
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 

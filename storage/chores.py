@@ -55,23 +55,25 @@ class Sealing:
     def __init__(
         self,
         committer: Committer,
+        journals: Journals,
         idle_s: float | None,
         hire: Hire,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._committer = committer
-        self._seen = committer.groups
+        self._journals = journals
+        self._seen = journals.groups
         self._delayed = Delayed("ledgerstore-seal", idle_s, self._seal_if_idle, hire, on_failure)
         self.notice = self._delayed.notice
         self.stop = self._delayed.stop
 
     def _seal_if_idle(self) -> None:
-        if self._committer.groups != self._seen:
-            self._seen = self._committer.groups
+        if self._journals.groups != self._seen:
+            self._seen = self._journals.groups
             self._delayed.notice()
             return
         self._committer.seal()
-        self._seen = self._committer.groups
+        self._seen = self._journals.groups
 
 
 class Filling:

@@ -48,8 +48,13 @@ class Journals:
         new_salt: Callable[[], int],
         lock: AbstractContextManager[object],
         announcing: Callable[[int], AbstractContextManager[None]],
+        durable_up_to: JournalPosition,
     ) -> None:
         self.active: JournalWriter | None = None
+        self.durable_up_to = durable_up_to
+        """Everything in the journals before this is known to be durable."""
+        self.groups = 0
+        """How many groups this process has made durable."""
         self._directory = directory
         self._shape = shape
         self._newest_id = newest_id
@@ -60,6 +65,16 @@ class Journals:
         # How far a draft is filled before it is used. A writer faster than the filling would roll at every
         # other group if it took what there is: so each journal is twice as large as the one before.
         self._ample = shape.size // _FIRST_SHARE
+
+    def sync(self) -> None:
+        """Returns when the group that was written last is durable, and so all before it."""
+        assert self.active is not None, "a group was written"
+        self.durable_up_to = self.active.sync()
+        self.groups += 1
+
+    def pass_by(self, position: JournalPosition) -> None:
+        """What stands before is about to be in the entry logs, all of it, whoever wrote it."""
+        self.durable_up_to = max(self.durable_up_to, position)
 
     def with_room(self, group: Group, more: int = 0) -> JournalWriter:
         """The journal that takes the group and `more` bytes next, a new one if the active one is full.
@@ -85,23 +100,23 @@ class Journals:
         self.active = writer
         return writer
 
-    def carry_over(self, group: Group, durable_up_to: JournalPosition) -> JournalPosition:
-        """A new journal that begins with what opening has to write again; the end of it.
+    def carry_over(self, group: Group) -> JournalWriter:
+        """A new journal that begins with what opening has to write again; all of it is durable.
 
         The group is durable before the journal has a name: a crash leaves all of it or nothing.
         """
         assert self.active is None, "a store is opened once"
         draft = self._filled_draft(group.space(self._shape.alignment) + NOTHING.space(self._shape.alignment))
         writer = draft.writer()
-        writer.write(group, durable_up_to)
+        writer.write(group, self.durable_up_to)
         end = writer.sync()
         self._publish(draft)
         # Behind the name: a seal in a journal whose name could not be made durable would be believed by the
         # next opening, and a power cut would then take away what it has vouched for.
         writer.write(NOTHING, end)
-        end = writer.sync()
+        self.durable_up_to = writer.sync()
         self.active = writer
-        return end
+        return writer
 
     def _publish(self, draft: JournalDraft) -> None:
         """The draft has its name and is announced, both durably.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from storage.errors import EntryUnreadable, ForkedStore, StoreClosed, StoreFailed
+from storage.errors import DiskFull, EntryUnreadable, ForkedStore, StoreClosed, StoreFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,3 +80,9 @@ class Latch:
             raise StoreClosed(self.path)
         if self.failure is not None:
             raise StoreFailed(self.path) from self.failure
+
+    def as_told(self, error: BaseException) -> BaseException:
+        """An error of its own for each caller: one that many threads raise collects all their tracebacks."""
+        told = DiskFull(error.path) if isinstance(error, DiskFull) else StoreFailed(self.path)
+        told.__cause__ = error
+        return told

@@ -49,7 +49,7 @@ class Ledger:
 
     __slots__ = (
         "_access",
-        "_committer",
+        "_adding",
         "_is_plain",
         "_latch",
         "_logged",
@@ -70,7 +70,7 @@ class Ledger:
         self._access = access
         self._notice_submit = notice_submit
         self._parts = parts
-        self._committer = parts.committer
+        self._adding = parts.adding
         self._latch = parts.latch
         self._row = parts.registry.find
         self._slot = parts.slot
@@ -91,7 +91,7 @@ class Ledger:
             self._latch.check_writes()
         if not (type(payload) is bytes and len(payload) <= self._small):
             payload = self._checked(payload)
-        return self._committer.append(self.id, self._access, (payload,)).first_id
+        return self._adding.append(self.id, self._access, (payload,)).first_id
 
     def append_many(self, payloads: Iterable[Payload]) -> range:
         """The ids of the new entries, consecutive, when a crash can no longer lose any of them.
@@ -105,7 +105,7 @@ class Ledger:
             return range(0)
         if len(checked) >= record_codec.MANY:
             record_codec.many_at_once()  # loaded before anybody waits for this add
-        run = self._committer.append(self.id, self._access, checked)
+        run = self._adding.append(self.id, self._access, checked)
         return range(run.first_id, run.last_id + 1)
 
     def submit(self, payload: Payload) -> Future[int]:
@@ -115,7 +115,7 @@ class Ledger:
         within `group_wait_s`.
         """
         self._latch.check_reads()
-        future = self._committer.submit(self.id, self._access, self._checked(payload))
+        future = self._adding.submit(self.id, self._access, self._checked(payload))
         self._notice_submit()
         return future
 
@@ -327,7 +327,7 @@ class Ledger:
     def _wait_for(self, entry_id: int, timeout: float | None) -> bool:
         has = self._parts.reading.has
         with self._latch.reading():
-            came = self._committer.news.wait_for(
+            came = self._parts.committer.news.wait_for(
                 lambda: self._latch.is_closed or has(self.id, entry_id), timeout
             )
         return came and not self._latch.is_closed

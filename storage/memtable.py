@@ -440,6 +440,16 @@ class Slot:
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
 
+    def freeze(self) -> None:
+        """Freezes the active table, unless it is empty or one is frozen already."""
+        tables = self.tables
+        if tables.frozen is None and tables.active.has_content:
+            self.tables = Tables(Memtable(tables.active.covers_until), tables.active)
+
+    def thaw(self) -> None:
+        """Readers look no more into the frozen table."""
+        self.tables = Tables(self.tables.active, None)
+
     def close(self) -> None:
         """Lets go of the files that a table may read. When nobody reads any more."""
         if self.tables.frozen is not None:

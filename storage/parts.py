@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from storage.adding import Adding
     from storage.checkpoint import Checkpointer
     from storage.commit import Committer
     from storage.config import StoreConfig
@@ -32,6 +33,7 @@ class Parts:
     warden: Warden
     journals: Journals
     committer: Committer
+    adding: Adding
     logs: EntryLogs
     checkpointer: Checkpointer
     reading: Reading

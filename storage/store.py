@@ -1,7 +1,7 @@
 """The store: ledgers to append to and to read from. `recovery.open_store` makes it; opening is recovering.
 
-It owns the workers and nothing else: adds are `storage.commit`, checkpoints `storage.checkpoint`, reads
-`storage.reading` and `storage.scanning`.
+It owns the workers and nothing else: adds are `storage.adding`, made durable by `storage.commit`, checkpoints
+`storage.checkpoint`, reads `storage.reading` and `storage.scanning`.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ class Store:
         config = parts.config
         self._checkpoints = hire("ledgerstore-checkpoint", parts.checkpointer.step, self._fail)
         self._filling = Filling(parts.journals, hire, self._fail)
-        self._sealing = Sealing(parts.committer, config.idle_seal_s, hire, self._fail)
+        self._sealing = Sealing(parts.committer, parts.journals, config.idle_seal_s, hire, self._fail)
         self._flushing = Delayed("ledgerstore-flush", config.group_wait_s, self._flush, hire, self._fail)
         self._timer = Delayed(
             "ledgerstore-timer", config.checkpoint_interval_s, self._request_checkpoint, hire, self._fail
         )
         self._frozen: ReferenceType[Memtable] | None = None
-        self._groups = parts.committer.groups
+        self._journals = parts.journals
+        self._groups = self._journals.groups
         self._committer.on_turn = self._after_turn
         # What a replay has left in the journals waits to be written down.
         self._wake_checkpoints()
@@ -109,7 +110,7 @@ class Store:
         twice the later entry counts.
         """
         self._latch.check_reads()
-        self._committer.place(access_of(password, digest), checked_entry(entry, digest, self._parts))
+        self._parts.adding.place(access_of(password, digest), checked_entry(entry, digest, self._parts))
 
     @property
     def bookie(self) -> Bookie:
@@ -143,9 +144,9 @@ class Store:
             if self._slot.tables.frozen is not None:
                 self._wake_checkpoints()
             self._filling.notice()
-            if self._committer.groups != self._groups:
+            if self._journals.groups != self._groups:
                 # Only where something was written: an idle store must come to rest.
-                self._groups = self._committer.groups
+                self._groups = self._journals.groups
                 self._sealing.notice()
                 self._timer.notice()
         except Exception as error:  # the entries are durable: the turn itself has not failed

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from storage.access import Access
     from storage.commit import Committer
+    from storage.latch import Latch
     from storage.registry import Registry
     from storage.row import LedgerRow
     from storage.tail import Tail, Tails
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 class Warden:
     """Speaks for ledgers through the turns of the committer. Any thread may call."""
 
-    def __init__(self, committer: Committer, tails: Tails, registry: Registry) -> None:
-        self._committer = committer
+    def __init__(self, committer: Committer, tails: Tails, registry: Registry, latch: Latch) -> None:
+        self._entrance = committer.entrance
+        self._turnstile = committer.turnstile
+        self._latch = latch
         self._tails = tails
         self._registry = registry
 
@@ -51,14 +54,14 @@ class Warden:
 
     def _state(self, tail: Tail, make: Callable[[], Statement | None], holds: Callable[[], bool]) -> None:
         while True:
-            while (entered := self._committer.enter_statement(tail, make)) is None:
-                self._committer.wait_while_held(tail)
+            while (entered := self._entrance.enter_statement(tail, make)) is None:
+                self._entrance.wait_while_held(tail)
             statement, turn = entered
-            self._committer.turnstile.go_through(turn)
+            self._turnstile.go_through(turn)
             if (statement is not None and statement.is_durable) or (statement is None and holds()):
                 return
             if turn.error is not None:
-                raise self._committer.as_told(turn.error)
+                raise self._latch.as_told(turn.error)
             # Somebody else had said it, and it was refused, or the ledger was deleted: it is for us to say.
 
     def delete(self, ledger_id: int, access: Access | None = None) -> bool:
@@ -67,12 +70,12 @@ class Warden:
         Without an access whatever its key is: for who speaks for all its clients.
         """
         tail = self._tails.of(ledger_id)
-        while (entered := self._committer.enter_deletion(tail, lambda: deletion_of(tail, access))) is None:
-            self._committer.wait_while_held(tail)
+        while (entered := self._entrance.enter_deletion(tail, lambda: deletion_of(tail, access))) is None:
+            self._entrance.wait_while_held(tail)
         deletion, turn = entered
-        self._committer.turnstile.go_through(turn)
+        self._turnstile.go_through(turn)
         if turn.error is not None and not (deletion is not None and deletion.is_done):
-            raise self._committer.as_told(turn.error)
+            raise self._latch.as_told(turn.error)
         return deletion is not None
 
 

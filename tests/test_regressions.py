@@ -26,7 +26,11 @@ from storage import (
     StoreClosed,
     StoreConfig,
     StoreFailed,
+    adding,
+    alone,
     commit,
+    entrance,
+    journals,
     registry,
     tail,
     turnstile,
@@ -49,6 +53,9 @@ if TYPE_CHECKING:
     from storage.tail import Run
     from storage.turnstile import Turn
 
+ADDS = (adding, alone, commit, entrance, journals, tail, turnstile)
+"""What an add goes through."""
+
 QUIET = StoreConfig(checkpoint_interval_s=None, idle_seal_s=None)
 
 
@@ -61,9 +68,8 @@ def in_time(act: Callable[[], object]) -> bool:
 
 
 def enter(store: Store, ledger_id: int, *texts: bytes) -> tuple[Run, Turn[Load]]:
-    committer = store._committer
-    access = store.ledger(ledger_id)._access
-    entered = committer.enter(store._parts.tails.of(ledger_id), access, lambda end: end.append(texts, access))
+    tail, access = store._parts.tails.of(ledger_id), store.ledger(ledger_id)._access
+    entered = store._committer.entrance.enter(tail, access, lambda end: end.append(texts, access))
     assert entered is not None
     return entered
 
@@ -135,7 +141,7 @@ def test_a_ctrl_c_anywhere_in_an_add_leaves_no_hole(add: Callable[[Store], None]
         site = Site()
         store = site.open()
         store.ledger(1).append(b"zero")
-        if not interrupted(partial(add, store), number, commit, tail, turnstile):
+        if not interrupted(partial(add, store), number, *ADDS):
             break
         with suppress(StoreFailed):
             store.ledger(1).append(b"two")
@@ -159,7 +165,7 @@ def test_a_ctrl_c_anywhere_in_what_is_said_leaves_the_next_caller_a_way_through(
         site = Site()
         ledger = site.open().ledger(1)
         ledger.append(b"zero")
-        if not interrupted(partial(speak, ledger), number, commit, tail, turnstile, warden, registry):
+        if not interrupted(partial(speak, ledger), number, *ADDS, warden, registry):
             break
 
         assert in_time(partial(_try_to_add, ledger)), f"interrupted at place {number}"
@@ -243,7 +249,7 @@ def test_a_checkpoint_that_shares_its_turn_with_an_add_without_space_is_made_all
 def test_who_was_durable_before_the_space_ran_out_is_answered() -> None:
     _, store = _on_a_full_disk(82_000)
     committer = store._committer
-    taken = committer.begin()
+    taken = committer.turnstile.begin()
     assert taken is not None
     first, turn = enter(store, 5, bytes(40_000))
     second, _ = enter(store, 6, bytes(40_000))
@@ -347,7 +353,7 @@ def test_what_is_said_of_a_ledger_does_not_take_back_what_its_first_entry_tells(
         if said == "fence"
         else partial(warden.confirmation_of, end, access, packet)
     )
-    assert store._committer.enter_statement(end, make) is not None
+    assert store._committer.entrance.enter_statement(end, make) is not None
     store.bookie.recover(_entry(1, DigestType.CRC32), b"key")  # the same turn
     assert store.bookie.read(1, 0) == _entry(1, DigestType.CRC32)
     site.checkpoint(store)
@@ -474,7 +480,7 @@ def test_an_opening_that_checkpoints_as_it_goes_keeps_a_batch_whole_or_not_at_al
     store = site.open()
     store.ledger(1).append(b"first")
     enter(store, 1, *[bytes([number]) * 60_000 for number in range(40)])
-    turn = store._committer.begin()
+    turn = store._committer.turnstile.begin()
     assert turn is not None
     next(store._committer.stages(turn.load))  # written, and killed before it is synced
     site.disk.kill()

@@ -380,7 +380,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(stages=st.integers(0, 3))
     def begin_turn(self, stages: int) -> None:
         committer = self._store._committer
-        self._turn = committer.begin()
+        self._turn = committer.turnstile.begin()
         assert self._turn is not None, "nobody leads, and nobody may"
         self._stages, self._stage = committer.stages(self._turn.load), 0
         for _ in range(stages):

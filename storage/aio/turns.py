@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from storage.access import Access
     from storage.aio.news import News
-    from storage.commit import Committer
+    from storage.entrance import Entrance
     from storage.grouping import Load
     from storage.parts import Parts
     from storage.tail import Run, Tail
@@ -61,7 +61,7 @@ class Turns:
         self._group = Group()
         self._batch_size_max = parts.config.group_size_max
         self._journals = parts.journals
-        self._committer: Committer = parts.committer
+        self._entrance: Entrance = parts.committer.entrance
         self._turnstile = parts.committer.turnstile
         self._latch = parts.latch
         self._throttle_timeout_s = parts.config.throttle_timeout_s
@@ -127,17 +127,17 @@ class Turns:
             await group.wait()
         if not run.is_durable:
             assert group.error is not None, "what is over is durable, or has failed"
-            raise self._committer.as_told(group.error)
+            raise self._latch.as_told(group.error)
         return run
 
     async def _wait_for_room(self, tail: Tail) -> None:
-        committer, latch = self._committer, self._latch
+        entrance, latch = self._entrance, self._latch
         if tail.is_held:
             # Who has asked for the delete may have been interrupted before anybody led its turn.
             self._leader.wake()
             await self._news.wait_for(lambda: not tail.is_held or latch.has_ended)
         timeout_s = self._throttle_timeout_s
-        if not await self._news.wait_for(lambda: not committer._is_full() or latch.has_ended, timeout_s):
+        if not await self._news.wait_for(lambda: not entrance.is_full or latch.has_ended, timeout_s):
             raise Overloaded(timeout_s)
 
     # ── who leads ────────────────────────────────────────────────────────────────────────────────────
@@ -148,7 +148,7 @@ class Turns:
             return
         # No call in between: what a Ctrl-C loses is asked for again, by each for itself.
         asked, group, self._asked, self.batches = self._asked, self._group, [], {}
-        load = self._committer.join(asked, partial(self._hear, group))
+        load = self._entrance.join(asked, partial(self._hear, group))
         if load is None:
             return
         if not self._is_quick(load):

@@ -65,7 +65,7 @@ def _submitted(ledger: Ledger) -> None:
 
 
 def _of_another(ledger: Ledger) -> None:
-    ledger._parts.committer.submit(2, ledger._access, b"waits")
+    ledger._parts.adding.submit(2, ledger._access, b"waits")
 
 
 @pytest.mark.parametrize("wait", [_submitted, _of_another])
@@ -122,7 +122,7 @@ def test_a_full_table_is_frozen_behind_the_add_that_fills_it() -> None:
         ledger.append(bytes(20 << 10))
         tables = store._parts.slot.tables
     covered = tables.frozen.covers_until
-    assert covered == store._committer.durable_up_to
+    assert covered == store._parts.journals.durable_up_to
     site.crew.run()
     assert site.mark() == covered
 
@@ -176,10 +176,10 @@ def test_who_comes_meanwhile_leads_the_next_turn() -> None:
     deadline = time.monotonic() + 10
     while store._committer.turnstile.open.waiting < len(followers):
         assert time.monotonic() < deadline
-    before = store._committer.groups
+    before = store._parts.journals.groups
     may_sync.set()
     for one in (alone, *followers):
         one.join(10)
         assert not one.is_alive()
-    assert store._committer.groups == before + 2
+    assert store._parts.journals.groups == before + 2
     assert payloads(site.after_power_cut(), 1) == [b"0", b"1", b"later", b"later", b"later"]

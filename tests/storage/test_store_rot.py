@@ -97,7 +97,7 @@ def keyed(*ledger_ids: int) -> Site:
     store._committer.seal()
     store = site.after_kill()
     committer = store._committer
-    led = committer.begin()
+    led = committer.turnstile.begin()
     assert led is not None
     waiting = [store.ledger(one, password=PASSWORDS[one]).submit(b"last") for one in ledger_ids]
     committer.turnstile.end(led)

@@ -12,8 +12,11 @@ from awaited import PATIENCE_S, AwaitedSite, passes
 from ctrl_c import interrupted
 from stepped import payloads
 
-from storage import StoreFailed, commit, tail, turnstile
+from storage import StoreFailed, commit, entrance, journals, tail, turnstile
 from storage.aio import AsyncStore, ledger, turns
+
+ADDS = (commit, entrance, journals, tail, turnstile, turns, ledger)
+"""What an add goes through."""
 
 
 class Loop:
@@ -74,7 +77,7 @@ def test_a_ctrl_c_anywhere_in_an_add_leaves_no_gap_and_each_a_way_through(
         site = AwaitedSite()
         loop = Loop(site)
         add = partial(loop.add, *texts)
-        was_interrupted = interrupted(add, number, commit, tail, turnstile, turns, ledger)
+        was_interrupted = interrupted(add, number, *ADDS)
         if is_followed:
             with suppress(StoreFailed):
                 loop.add(b"two")

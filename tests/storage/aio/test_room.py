@@ -114,7 +114,7 @@ def test_a_delete_whose_caller_was_interrupted_is_led_by_who_waits_for_it() -> N
         async with site.awaited() as store:
             committer, tail = store.blocking._committer, store.blocking._parts.tails.of(1)
             # As a Ctrl-C would leave it: the deletion is in the open turn, and nobody leads.
-            entered = committer.enter_deletion(tail, lambda: deletion_of(tail, None))
+            entered = committer.entrance.enter_deletion(tail, lambda: deletion_of(tail, None))
             assert entered is not None
             entered[1].waiting -= 1
             assert await store.ledger(1).append(b"a new ledger") == 0

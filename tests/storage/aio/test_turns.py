@@ -303,7 +303,7 @@ def test_a_delete_is_led_in_a_thread(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             journal, blocking = site.awaited_journal(), store.blocking
-            taken = blocking._committer.begin()
+            taken = blocking._committer.turnstile.begin()
             assert taken is not None
             deleting = asyncio.create_task(store.ledger(1).delete())
             await until(lambda: bool(blocking._committer.turnstile.open.load.deletions))
