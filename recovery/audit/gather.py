@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from recovery.audit import stitch
 from recovery.audit.plan import Unread
 from recovery.verify.catalogue import KINDS
-from recovery.verify.facts import IndexFacts, LogFacts, StoreFacts
+from recovery.verify.facts import IndexFacts, LogFacts, NotLookedAt, StoreFacts
 from recovery.verify.parts import IndexPart, JournalPart, LogPart
 from recovery.verify.runs import merged
 
@@ -34,6 +34,7 @@ class Gathered:
     journals: dict[int, JournalPart] = field(default_factory=dict)
     index: list[IndexPart] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
+    _has_lost_index: bool = False
 
     def take(self, part: Part) -> None:
         """One more; of a range that was read twice from the same record on, the later part counts."""
@@ -48,6 +49,11 @@ class Gathered:
                 self.index.append(part)
             case Unread():
                 self.unread.append(part)
+
+    def lose_index(self, unread: Unread) -> None:
+        """Where a suspect could not be looked at, nothing can be said of what the index has of it."""
+        self.unread.append(unread)
+        self._has_lost_index = True
 
     def facts(self) -> StoreFacts:
         """What is known of the store now."""
@@ -89,10 +95,12 @@ class Gathered:
             unverified=whole.unverified,
         )
 
-    def _index(self) -> IndexFacts | NoIndex | Damaged:
+    def _index(self) -> IndexFacts | NoIndex | Damaged | NotLookedAt:
         ground = self.ground
+        if self._has_lost_index:
+            return NotLookedAt()
         if not isinstance(ground.index, Path):
-            return ground.index  # type: ignore[return-value]
+            return ground.index
         assert ground.index_state is not None, "an index that was copied has a state"
         return IndexFacts(
             ground.index_state,
