@@ -34,6 +34,9 @@ SLACK = 64
 REGULAR_MIN = 128
 """From so many records of one size on they are read by strides."""
 
+_HOP_MAX = 4096
+"""After so many records it is seen whether those that follow are of one size."""
+
 _LENGTH = struct.Struct(">i")
 _WORD = struct.Struct("<I")
 _BODY_MIN = HEAD.size + 4
@@ -161,7 +164,7 @@ def places(work: Bytes, begin: int, end: int, last: int, room: int) -> Regular |
     if regular is not None:
         return regular
     found = hop(memoryview(work), begin, end, last, room)
-    return Scattered(work, np.array(found, dtype=np.int64)) if len(found) > 1 else None
+    return Scattered(work, np.fromiter(found, np.int64, len(found))) if len(found) > 1 else None
 
 
 def _regular(work: Bytes, begin: int, end: int, last: int, room: int) -> Regular | None:
@@ -182,16 +185,16 @@ def _regular(work: Bytes, begin: int, end: int, last: int, room: int) -> Regular
 
 def hop(work: memoryview, begin: int, end: int, last: int, room: int) -> list[int]:
     """Where records begin, and behind them where the last one ends: from one length word to the next."""
-    at, found, alike, before = begin, [begin], 0, 0
+    at, found = begin, [begin]
     append, unpack = found.append, _LENGTH.unpack_from
     last = min(last, end - LENGTH_WORD_SIZE + 1)
-    while at < last and len(found) <= room:
-        (size,) = unpack(work, at)
-        alike = alike + 1 if size == before else 0
-        at += size + LENGTH_WORD_SIZE
-        if not _BODY_MIN <= size <= RECORD_SIZE_MAX or at > end or alike == REGULAR_MIN:
+    for _ in range(min(room, _HOP_MAX)):
+        if at >= last:
             break
-        before = size
+        (size,) = unpack(work, at)
+        at += size + LENGTH_WORD_SIZE
+        if size < _BODY_MIN or at > end:
+            break
         append(at)
     return found
 

@@ -7,6 +7,7 @@ out is exactly what it would have found alone.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -78,6 +79,8 @@ class _Held:
     def load(self, offset: int, size: int) -> None:
         self.start = offset
         self.end = offset + self.file.read_into(offset, memoryview(self.work)[:size])
+        if self.end < offset + size:
+            raise OSError(errno.EIO, "the file became shorter while it was read", self.file.name)
 
 
 class LogWalk:

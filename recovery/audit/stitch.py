@@ -70,7 +70,7 @@ def stitched(parts: Sequence[LogPart]) -> LogPart:
         unverified.update(part.unverified)
     return replace(
         last,
-        start=first.start,
+        start=min(part.start for part in parts),
         end=max(part.end for part in parts),
         entry=first.entry,
         runs=merged(part.runs for part in found.parts),

@@ -13,9 +13,8 @@ from memory import MemoryFile
 from recovery.audit.log_scan import ScanLog, scan
 from recovery.audit.log_walk import digest_word
 from recovery.audit.task import Pace
-from recovery.audit.ways import Ways
 from recovery.verify.parts import FlawAt, FlawKind, LogPart, MapRecord
-from recovery.verify.runs import RUN, merged, mix, no_runs, pack_place
+from recovery.verify.runs import RUN, merged, mix, pack_place
 from storage import entrylog_scan
 from storage.codec.digest import DigestCheck
 from storage.codec.entry import HEAD
@@ -26,11 +25,13 @@ from storage.entrylog_scan import Hole, LogFiller
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from recovery.audit.ways import Ways
     from recovery.verify.runs import Runs
     from storage.codec.survey import EntryVerifier
+    from storage.entrylog_scan import LogItem
     from storage.outcome import Stop
-
-WHOLE = 1 << 62
 
 
 def fast(
@@ -52,49 +53,9 @@ def slow(data: bytes, ways: Ways, steps: dict[int, int] | None = None) -> LogPar
     opened = reader(data, 7, verifier)
     if ways.presumed is None or ways.open:
         entrylog_scan.survey(opened)
-    runs: list[Runs] = [no_runs()]
-    flaws: list[FlawAt] = []
-    doubts: list[FlawAt] = []
-    maps, fillers, records = [], 0, 0
-    stop: Stop = EndOfData(0)
-    unverified: Counter[int] = Counter()
-    confirmed: dict[int, list[FlawAt]] = {}
-    for item in entrylog_scan.items(opened):
-        match item:
-            case EndOfData() | Torn() | Damaged():
-                stop = item
-            case LogEntry():
-                records += 1
-                if flaws and flaws[-1].kind is FlawKind.HOLE and flaws[-1].offset == item.position.offset:
-                    flaws[-1] = replace(flaws[-1], ledger_id=item.ids[0], entry_id=item.ids[1])
-                runs.append(_run(item, verifier, steps or {}))
-                flaw = FlawAt(FlawKind.DIGEST, Flaw.DIGEST, item.position.offset, item.end, *item.ids)
-                if item.check is DigestCheck.MISMATCH:
-                    flaws.append(flaw)
-                elif len(item.data) >= HEAD.size and HEAD.unpack_from(item.data)[2] >= item.ids[1]:
-                    said = FlawAt(FlawKind.CONFIRMED, None, flaw.offset, flaw.end, *item.ids)
-                    confirmed.setdefault(item.ids[0], []).append(said)
-                if item.check is DigestCheck.UNVERIFIED:
-                    unverified[item.ids[0]] += 1
-                    if verifier.digester(item.ids[0]) is None:
-                        unknown = Flaw.DIGEST_UNKNOWN
-                        doubts.append(
-                            FlawAt(FlawKind.DOUBT, unknown, flaw.offset, flaw.end, *item.ids)
-                        )
-            case LogMap(offset, end, pairs):
-                maps.append(MapRecord(offset, end, tuple(pairs) if isinstance(pairs, list) else pairs))
-            case LogFiller(offset, end):
-                fillers += end - offset
-            case Hole(offset, end, what):
-                flaws.append(FlawAt(FlawKind.HOLE, what, offset, end))
-    flaws += [flaw for flaw in doubts if verifier.doubts(flaw.ledger_id or 0)]
-    for said_all in confirmed.values():
-        first, last, count = said_all[0], said_all[-1], len(said_all)
-        detail = f"{count} entries" if count > 1 else ""
-        flaws.append(
-            FlawAt(first.kind, None, first.offset, last.end, first.ledger_id, first.entry_id, detail, count)
-        )
-    everything = merged(runs)
+    walk = _SlowWalk(verifier, steps or {})
+    *_, stop = map(walk.take, entrylog_scan.items(opened))
+    runs = merged(walk.runs)
     return LogPart(
         log_id=7,
         start=0,
@@ -103,16 +64,80 @@ def slow(data: bytes, ways: Ways, steps: dict[int, int] | None = None) -> LogPar
         exit=stop.offset,
         file_size=len(data),
         header=opened.header,
-        runs=everything,
-        records=records,
+        runs=runs,
+        records=len(walk.runs),
         size=stop.offset - 1024,
-        flaws=tuple(sorted(flaws, key=_place)),
-        maps=tuple(maps),
-        fillers=fillers,
+        flaws=walk.flaws(),
+        maps=tuple(walk.maps),
+        fillers=walk.fillers,
         stop=stop,
-        types=_types(everything, verifier),
-        unverified=dict(unverified),
+        types=_types(runs, verifier),
+        unverified=dict(walk.unverified),
     )
+
+
+class _SlowWalk:
+    """What was met."""
+
+    def __init__(self, verifier: EntryVerifier, steps: dict[int, int]) -> None:
+        self.runs: list[Runs] = []
+        self.maps: list[MapRecord] = []
+        self.fillers = 0
+        self.unverified: Counter[int] = Counter()
+        self._verifier = verifier
+        self._steps = steps
+        self._found: list[FlawAt] = []
+        self._doubts: list[FlawAt] = []
+        self._confirmed: dict[int, list[FlawAt]] = {}
+
+    def take(self, item: LogItem) -> Stop:
+        match item:
+            case EndOfData() | Torn() | Damaged():
+                return item
+            case LogEntry():
+                self._take_entry(item)
+            case LogMap(offset, end, pairs):
+                told = tuple(pairs) if isinstance(pairs, list) else pairs
+                self.maps.append(MapRecord(offset, end, told))
+            case LogFiller(offset, end):
+                self.fillers += end - offset
+            case Hole(offset, end, what):
+                self._found.append(FlawAt(FlawKind.HOLE, what, offset, end))
+        return EndOfData(0)
+
+    def _take_entry(self, item: LogEntry) -> None:
+        ledger_id, entry_id = item.ids
+        offset, last = item.position.offset, self._found[-1:]
+        if last and last[0].kind is FlawKind.HOLE and last[0].offset == offset:
+            self._found[-1] = replace(last[0], ledger_id=ledger_id, entry_id=entry_id)
+        self.runs.append(_run(item, self._verifier, self._steps))
+        flaw = FlawAt(FlawKind.DIGEST, Flaw.DIGEST, offset, item.end, ledger_id, entry_id)
+        if item.check is DigestCheck.MISMATCH:
+            self._found.append(flaw)
+        elif len(item.data) >= HEAD.size and HEAD.unpack_from(item.data)[2] >= entry_id:
+            self._confirmed.setdefault(ledger_id, []).append(flaw)
+        if item.check is DigestCheck.UNVERIFIED:
+            self.unverified[ledger_id] += 1
+            if self._verifier.digester(ledger_id) is None:
+                doubt = replace(flaw, kind=FlawKind.DOUBT, flaw=Flaw.DIGEST_UNKNOWN)
+                self._doubts.append(doubt)
+
+    def flaws(self) -> tuple[FlawAt, ...]:
+        doubted = [flaw for flaw in self._doubts if self._verifier.doubts(flaw.ledger_id or 0)]
+        return tuple(sorted([*self._found, *doubted, *self._confirmed_flaws()], key=_place))
+
+    def _confirmed_flaws(self) -> Iterator[FlawAt]:
+        for several in self._confirmed.values():
+            first, count = several[0], len(several)
+            detail = f"{count} entries" if count > 1 else ""
+            yield replace(
+                first,
+                kind=FlawKind.CONFIRMED,
+                flaw=None,
+                end=several[-1].end,
+                detail=detail,
+                count=count,
+            )
 
 
 def _place(flaw: FlawAt) -> tuple[int, int, str]:

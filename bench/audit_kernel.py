@@ -1,0 +1,159 @@
+"""The audit's kernel against C: entry logs read, verified and told as runs, by one process.
+
+C goes from record to record, sums each with the processor's instruction and compares: `raw_records` in
+raw.c, plain C in one lane. A loop in Python does the same with the crc32c package. Both only verify; the
+kernel makes runs and fingerprints too. Everything is in the page cache, and all take their turn in each
+round. A share is the median of the rounds' own shares.
+
+    make bench-audit                       python bench/audit_kernel.py --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
+from typing import TYPE_CHECKING
+
+import audit_logs
+import raw
+from audit_logs import Shape
+from crc32c import crc32c
+from raw_scan import why_not
+
+from recovery.audit.log_scan import ScanLog
+from recovery.audit.task import Pace
+from recovery.audit.ways import Ways
+from storage.codec.entry import HEAD
+from storage.codec.entrylog import HEADER_SIZE
+from storage.entry import DigestType
+from storage.posix_files import open_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+SHAPES = (
+    Shape("1 KB", 1024, 1025, 0.85),
+    Shape("100 B", 100, 101, 0.3),
+    Shape("50-2000 B", 50, 2001),
+    Shape("1 KB, sorted", 1024, 1025, is_sorted=True),
+    Shape("100 B, sorted", 100, 101, is_sorted=True),
+)
+_BLOCK = 2 << 20
+_LOOP_SIZE = 64 << 20
+"""The loop is so slow that a part tells enough."""
+
+_MEMORY_MAX = 300 << 20
+_NS = 1e9
+
+
+def kernel(path: Path) -> float:
+    """Bytes a second."""
+    size = path.stat().st_size
+    task = ScanLog(str(path), 1, 0, size, Ways(presumed=DigestType.CRC32C))
+    start = time.perf_counter()
+    part = task.run(Pace())
+    seconds = time.perf_counter() - start
+    assert part.exit == size, part.stop
+    assert not part.flaws, part.flaws[:3]
+    return size / seconds
+
+
+def in_c(path: Path, library: ctypes.CDLL) -> float:
+    """The same."""
+    elapsed, count, wrong = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
+    results = (ctypes.byref(elapsed), ctypes.byref(count), ctypes.byref(wrong))
+    error = library.raw_records(os.fsencode(path), ctypes.c_uint64(_BLOCK), *results)
+    assert not error, os.strerror(-error)
+    assert count.value, "no records"
+    assert not wrong.value, "wrong digests"
+    return path.stat().st_size / (elapsed.value / _NS)
+
+
+def in_a_loop(path: Path) -> float:
+    """The same."""
+    seen: dict[int, int] = {}
+    end = min(path.stat().st_size, _LOOP_SIZE)
+    at, start = HEADER_SIZE, time.perf_counter()
+    with open_file(path) as file:
+        while at < end:
+            block = file.read(at, _BLOCK)
+            taken = loop_over(memoryview(block), seen)
+            if not taken:
+                break
+            at += taken
+    return at / (time.perf_counter() - start)
+
+
+def loop_over(block: memoryview, seen: dict[int, int]) -> int:
+    """Each whole record in the block by itself; answers where the first that is not whole begins."""
+    at, size = 0, len(block)
+    while size - at >= 4:
+        end = at + 4 + int.from_bytes(block[at : at + 4], "big")
+        if end > size:
+            break
+        ledger_id, _, _, _ = HEAD.unpack_from(block, at + 4)
+        checksum = crc32c(block[at + 40 : end], crc32c(block[at + 4 : at + 36]))
+        assert checksum == int.from_bytes(block[at + 36 : at + 40], "big")
+        seen[ledger_id] = seen.get(ledger_id, 0) + 1
+        at = end
+    return at
+
+
+def memory_of(path: Path) -> int:
+    """The most memory that a process of its own holds while it scans."""
+    done = subprocess.run([sys.executable, __file__, "--one", str(path)], check=True, capture_output=True)  # noqa: S603 - our own
+    return int(done.stdout)
+
+
+def row(shape: Shape, path: Path, rounds: int, library: ctypes.CDLL) -> str:
+    """One line of the table."""
+    contenders: Sequence[Callable[[], float]] = (
+        lambda: kernel(path),
+        lambda: in_c(path, library),
+        lambda: in_a_loop(path),
+    )
+    for contender in contenders:
+        contender()
+    played = [[contender() for contender in contenders] for _ in range(rounds)]
+    ours, c, loop = map(statistics.median, zip(*played, strict=True))
+    share = statistics.median(one[0] / one[1] for one in played)
+    bar = "" if shape.floor is None else f"{shape.floor} {'met' if share >= shape.floor else 'MISSED'}"
+    memory = memory_of(path) / 2**20
+    rates = f"{ours / 1e9:7.2f} {c / 1e9:7.2f} {loop / 1e9:7.2f}"
+    return f"{shape.name:15} {rates}   {share:5.2f} {bar:12} {ours / loop:6.1f}   {memory:6.0f} MB"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments.add_argument("--quick", action="store_true", help="small logs, three rounds")
+    arguments.add_argument("--size", type=int, default=2 << 30, help="bytes of all logs together")
+    arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--directory", type=Path, help="where the logs are written, and removed again")
+    arguments.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    asked = arguments.parse_args()
+    if asked.one is not None:
+        kernel(asked.one)
+        print(getrusage(RUSAGE_SELF).ru_maxrss << 10)
+        return
+    if why_not():
+        sys.exit(why_not())
+    size, rounds = (200 << 20, 3) if asked.quick else (asked.size, asked.rounds)
+    print("log                kernel       C    loop   of C  bar        of loop     memory      (GB/s)")
+    with tempfile.TemporaryDirectory(prefix="audit-kernel-", dir=asked.directory) as place:
+        library = ctypes.CDLL(str(raw.library(Path(place))))
+        for shape in SHAPES:
+            path = Path(place) / "1.log"
+            audit_logs.write(path, shape, size // len(SHAPES))
+            print(row(shape, path, rounds, library), flush=True)
+
+
+if __name__ == "__main__":
+    main()

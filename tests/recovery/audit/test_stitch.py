@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from entrylogs import Log
+from mutations import log_of, mutated
+from odd_logs import OddLog, record
+from slow_scan import differences, fast
+
+from recovery.audit import log_flaws, stitch
+from recovery.audit.ways import Ways
+from recovery.verify.parts import FlawKind, LogPart
+from storage.entry import DigestType
+from storage.outcome import EndOfData
+
+OURS = Ways(presumed=DigestType.CRC32C)
+
+
+def in_ranges(data: bytes, count: int, ways: Ways = OURS) -> list[LogPart]:
+    return [fast(data, ways, start, end) for start, end in stitch.ranges(len(data), count)]
+
+
+def mended(data: bytes, parts: list[LogPart], ways: Ways = OURS) -> LogPart:
+    """Reads what is broken again, until nothing is; answers with the parts as one."""
+    for _ in range(2 * len(parts) + 2):
+        broken = stitch.broken(parts)
+        if not broken:
+            return stitch.stitched(parts)
+        parts = parts + [fast(data, ways, start, end, entry=start) for start, end in broken]
+    raise AssertionError("never whole")
+
+
+def log_in_payloads(count: int = 40) -> bytes:
+    """Every third payload is itself a piece of an entry log, each record of it sound."""
+    inner = Log()
+    for entry_id in range(60):
+        inner.add(record(9, entry_id, b"i" * 150))
+    piece = inner.file()[1024:]
+    log = Log()
+    for entry_id in range(count):
+        log.add(record(1, entry_id, piece if entry_id % 3 == 0 else b"x" * 200))
+    return log.seal().file()
+
+
+@pytest.mark.parametrize(("size", "count"), [(0, 1), (10, 3), (1 << 31, 7), (5, 8)])
+def test_ranges_follow_each_other_up_to_the_end(size: int, count: int) -> None:
+    found = list(stitch.ranges(size, count))
+    assert [found[0][0], *[end for _, end in found]] == [*[start for start, _ in found], size]
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 40])
+def test_a_log_in_ranges_is_the_same_as_in_one(count: int) -> None:
+    data = log_of().seal().file()
+    assert differences(mended(data, in_ranges(data, count)), fast(data, OURS)) == []
+
+
+def test_ranges_of_a_sound_log_need_no_second_reading() -> None:
+    log = Log()
+    for entry_id in range(500):
+        log.add(record(1, entry_id, b"x" * 90))
+    parts = in_ranges(log.file(), 7)
+    assert stitch.broken(parts) == []
+    assert [part.exit for part in parts[:-1]] == [part.entry for part in parts[1:]]
+
+
+@pytest.mark.parametrize("count", [5, 9, 16])
+def test_payloads_that_are_a_log_fool_a_range_and_not_the_stitch(count: int) -> None:
+    data = log_in_payloads()
+    parts = in_ranges(data, count)
+    fooled = [part for part in parts if 9 in part.runs["ledger"]]
+    assert fooled, "the payloads are meant to be believed"
+    assert stitch.broken(parts)
+    whole = mended(data, parts)
+    assert differences(whole, fast(data, OURS)) == []
+    assert set(whole.runs["ledger"].tolist()) == {1}
+
+
+def test_a_range_inside_one_record_counts_for_nothing() -> None:
+    log = Log().add(record(1, 0, b"a"), record(1, 1, b"b" * 9000), record(1, 2, b"c"))
+    data = log.file()
+    parts = in_ranges(data, 12)
+    whole = mended(data, parts)
+    assert differences(whole, fast(data, OURS)) == []
+    assert len(stitch.stitch(parts).parts) < len(parts)
+
+
+@pytest.mark.parametrize(("zeros", "count", "counting"), [(3, 9, 3), (3, 8, 3), (0, 3, 3)])
+def test_what_ends_in_front_of_a_range_ends_for_all_that_follow(
+    zeros: int, count: int, counting: int
+) -> None:
+    data = log_of().file()
+    end = len(data)
+    data = data + bytes(zeros * end)
+    parts = in_ranges(data, count)
+    parts += [fast(data, OURS, start, stop, entry=start) for start, stop in stitch.broken(parts)]
+    assert stitch.stitched(parts).stop == EndOfData(end)
+    assert len(stitch.stitch(parts).parts) == counting
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_damaged_logs_in_ranges_are_the_same_as_in_one(block: int) -> None:
+    for seed in range(block * 40, block * 40 + 40):
+        dice = random.Random(seed)
+        log = OddLog(dice)
+        data = mutated(log.data, dice)
+        ways = Ways(dict(enumerate(log.kinds)), DigestType.CRC32C)
+        parts = in_ranges(data, dice.choice([2, 3, 7]), ways)
+        assert differences(mended(data, parts, ways), fast(data, ways)) == [], seed
+
+
+def test_many_flaws_are_counted_alike_however_the_log_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_flaws, "EXACT_MAX", 4)
+    log = Log()
+    for entry_id in range(60):
+        log.add(record(1, entry_id, b"x" * 100, confirmed=entry_id))
+    data = bytearray(log.file())
+    for place in log.places[::3]:
+        data[place + 50] ^= 1
+    whole = fast(bytes(data), OURS)
+    assert [flaw.count for flaw in whole.flaws if flaw.kind is FlawKind.DIGEST] == [1, 1, 1, 1, 16]
+    for count in (2, 5, 9):
+        assert differences(mended(bytes(data), in_ranges(bytes(data), count)), whole) == []
+
+
+def test_of_several_readings_of_a_range_the_one_that_fits_counts() -> None:
+    data = log_of().file()
+    parts = in_ranges(data, 2)
+    wrong = replace(parts[1], entry=parts[1].entry + 1, records=99)
+    assert stitch.broken([parts[0], wrong]) == [(parts[0].exit, len(data))]
+    assert stitch.stitched([parts[0], parts[1], wrong]).records == 12
