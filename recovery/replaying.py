@@ -11,8 +11,9 @@ from recovery.journal_facts import larger_lac
 from recovery.proven import proven_journals
 from storage.backlog import Backlog, Part
 from storage.codec import journal as journal_codec
+from storage.entries import RECORD_OVERHEAD
 from storage.errors import DiskFull
-from storage.memtable import RECORD_OVERHEAD, Memtable, Tables
+from storage.memtable import Memtable, Tables
 from storage.position import START
 from storage.registry import PLAIN_KEY
 from storage.report import ReplayProgress

@@ -12,7 +12,8 @@ Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps 
     tools      window, resync: walking along a file, and finding the next record when lost;
                log_ids, location_cache, log_shelf
     parts      one thing on disk or in memory each: journals, journal_writer, journal_reader and its scans;
-               entry_logs, entrylog_writer, entrylog_reader; memtable, tail, lastmark, ledger_rows, cookie
+               entry_logs, entrylog_writer, entrylog_reader; memtable (of entries), tail, lastmark,
+               ledger_rows, cookie
     movers     commit (with grouping, entrance, alone and adding), warden, registry, checkpoint, reading,
                scanning, chores: where the order stands
     door       store, ledger, bookie, parts; aio: the same, awaited

@@ -20,8 +20,9 @@ from weakref import finalize
 from storage.codec import piece, plain, stretch
 from storage.codec.piece import Piece
 from storage.codec.record import FRONT_SIZE
+from storage.entries import Entries
 from storage.errors import EntryUnreadable
-from storage.memtable import LEDGER_OVERHEAD, Entries, Memtable
+from storage.memtable import LEDGER_OVERHEAD, Memtable
 from storage.position import LENGTH_WORD_SIZE
 
 if TYPE_CHECKING:

@@ -43,6 +43,7 @@ TOOLS = {"location_cache", "log_ids", "log_shelf", "resync", "window"}
 PARTS = {
     "backlog",
     "cookie",
+    "entries",
     "entry_logs",
     "entrylog_reader",
     "entrylog_scan",
@@ -93,6 +94,7 @@ SECOND_HALVES = {
     ("alone", "commit"),
     ("alone", "entrance"),
     ("alone", "grouping"),
+    ("backlog", "entries"),
     ("backlog", "memtable"),
     ("checkpoint", "commit"),
     ("checkpoint", "registry"),
@@ -114,6 +116,7 @@ SECOND_HALVES = {
     ("journal_stretches", "journal_reader"),
     ("journals", "journal_writer"),
     ("ledger_rows", "ledger_rows_scan"),
+    ("memtable", "entries"),
     ("scanning", "reading"),
     ("warden", "commit"),
     ("warden", "grouping"),

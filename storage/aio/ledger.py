@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from storage.aio.pace import INLINE_SIZE_MAX
 from storage.aio.turns import next_pass
 from storage.codec import record as record_codec
+from storage.entries import Entries
 from storage.entry import ID_MAX
 from storage.errors import ForkedStore, NoSuchEntry, NoSuchLedger, StoreClosed
 from storage.ledger import check_id
-from storage.memtable import Entries
 from storage.warden import confirmed_by
 
 if TYPE_CHECKING:
