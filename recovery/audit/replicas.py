@@ -21,7 +21,7 @@ from recovery.audit.drill import DrillLog
 from recovery.audit.drill_index import DrillIndex
 from recovery.audit.drill_journal import DrillJournal
 from recovery.audit.plan import Careful, Unread
-from recovery.audit.replica_drills import Bodies, drills
+from recovery.audit.replica_drills import Bodies, Looked, drills
 from recovery.verify import ledger_rules, replica_entries
 from recovery.verify.ensemble import Progress
 from recovery.verify.entries import no_entries, no_rows
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from recovery.audit.ensembles import Replicas
-    from recovery.audit.replica_drills import Looked
     from recovery.audit.task import Task
     from recovery.verify.ensemble import Ensembles
     from recovery.verify.finding import Finding
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
     from recovery.verify.runs import Numbers
 
     Run = Callable[[str, Sequence[Task[Any]]], Iterator[tuple[int, Any]]]
+
+__all__ = ["Looked", "ReplicaReport", "compare", "held"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -124,7 +125,8 @@ class _Comparison:
     def _doubted(self) -> frozenset[int]:
         found = frozenset(suspects(self._ensembles, self._held))
         # How grave a hole at the end of an open ledger is depends on what its entries say is confirmed.
-        return found | set(judge(self._ensembles, self._held, {}).unsettled())
+        open_ones = [one for one in self._ensembles if one.last_entry is None]
+        return found | set(judge(open_ones, self._held, {}).unsettled())
 
     def _drilled(self, doubted: frozenset[int]) -> list[Copies]:
         """What each store serves of these ledgers, entry by entry."""

@@ -37,16 +37,17 @@ _SEVERAL = -2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prints:
-    """Stretches with the number of good entries in them, and their fingerprint."""
+    """Stretches with the number of good entries and the fingerprint of the run that each is of.
+
+    Those of a run of several residues stand for more than the stretch: where such runs agree all of it does.
+    """
 
     rows: Stretches
     good: Numbers
     digests: Fingerprints
-    is_whole: Mask
-    """Whether good and fingerprint are the stretch's own: not those of a run that had several residues."""
 
     def at(self, where: Any) -> _Prints:
-        return _Prints(self.rows[where], self.good[where], self.digests[where], self.is_whole[where])
+        return _Prints(self.rows[where], self.good[where], self.digests[where])
 
 
 def suspects(ensembles: Sequence[Ensembles], held: Sequence[Held]) -> tuple[int, ...]:
@@ -70,17 +71,16 @@ def _ends(ensembles: Sequence[Ensembles]) -> Numbers:
 def _printed(runs: Runs, ledgers: Ledgers, store: int) -> _Prints:
     made = stretched(runs, ledgers, store)
     source = runs[made.runs]
-    return _Prints(made.rows, source["count"] - source["bad"], source["digests"], made.is_whole)
+    return _Prints(made.rows, source["count"] - source["bad"], source["digests"])
 
 
 def _joined(prints: Sequence[_Prints]) -> _Prints:
     if not prints:
-        return _Prints(np.empty(0, STRETCH), np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, bool))
+        return _Prints(np.empty(0, STRETCH), np.empty(0, np.int64), np.empty(0, np.uint64))
     return _Prints(
         np.concatenate([one.rows for one in prints]),
         np.concatenate([one.good for one in prints]),
         np.concatenate([one.digests for one in prints]),
-        np.concatenate([one.is_whole for one in prints]),
     )
 
 
@@ -88,10 +88,10 @@ def _disagreeing(prints: _Prints, spans: Spans) -> Numbers:
     """Numbers of the ledgers in which a cluster's copies differ, or cannot be compared."""
     prints = prints.at(ordered(prints.rows))
     columns = _columns(prints.rows, spans)
-    is_certain = ~_twice(prints.rows) & prints.is_whole
+    is_single = ~_twice(prints.rows)
     several = np.unique(prints.rows["ledger"][columns == _SEVERAL])
     due = np.flatnonzero(columns >= 0)
-    prints, columns, is_certain = prints.at(due), columns[due], is_certain[due]
+    prints, columns, is_single = prints.at(due), columns[due], is_single[due]
     clusters = _clusters(prints.rows)
     order = np.lexsort((columns, clusters))
     clusters, columns = clusters[order], columns[order]
@@ -100,9 +100,9 @@ def _disagreeing(prints: _Prints, spans: Spans) -> Numbers:
         return several
     good = np.add.reduceat(prints.good[order], starts)
     digests = np.bitwise_xor.reduceat(prints.digests[order], starts)
-    certain = np.logical_and.reduceat(is_certain[order], starts)
+    single = np.logical_and.reduceat(is_single[order], starts)
     follows = ~_changes(clusters[starts])[1:]
-    agrees = (good[1:] == good[:-1]) & (digests[1:] == digests[:-1]) & certain[1:] & certain[:-1]
+    agrees = (good[1:] == good[:-1]) & (digests[1:] == digests[:-1]) & single[1:] & single[:-1]
     found: Numbers = prints.rows["ledger"][order[starts[1:][follows & ~agrees]]]
     return np.concatenate([found, several])
 

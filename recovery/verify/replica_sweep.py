@@ -117,10 +117,7 @@ def _pieces(placed: Placed, spans: Spans) -> Pieces:
     starts = np.flatnonzero(new)
     groups, turns = groups[starts], turns[starts]
     changes = np.add.reduceat(changes, starts) if len(starts) else changes
-    edge = np.ones(len(groups), dtype=bool)
-    edge[1:-1] = (groups[1:-1] != groups[:-2]) | (groups[1:-1] != groups[2:])
-    kept = edge | (changes != 0)
-    groups, turns, held = groups[kept], turns[kept], np.cumsum(changes[kept])
+    held = np.cumsum(changes)
 
     inside = np.flatnonzero(groups[1:] == groups[:-1])
     pieces = np.empty(len(inside), dtype=PIECE)

@@ -46,11 +46,10 @@ class Ledgers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretched:
-    """Runs as stretches; of each the run that it is of, and whether it is all of it."""
+    """Runs as stretches, and the run that each is of."""
 
     rows: Stretches
     runs: Numbers
-    is_whole: Mask
 
 
 def stretched(runs: Runs, ledgers: Ledgers, store: int) -> Stretched:
@@ -71,7 +70,7 @@ def stretched(runs: Runs, ledgers: Ledgers, store: int) -> Stretched:
     rows["store"] = store
     rows["ledger"], rows["residue"] = number[kept], (firsts % step)[kept]
     rows["first"], rows["last"] = (firsts // step)[kept], ((lasts - firsts) // step + firsts // step)[kept]
-    return Stretched(rows, sources[kept], fits[sources[kept]])
+    return Stretched(rows, sources[kept])
 
 
 def _ordinals(counts: Numbers) -> Numbers:

@@ -79,12 +79,33 @@ def test_a_store_that_lacks_some_entries_is_suspect_and_one_that_lacks_all_has_n
     assert asked(world, cutting=WHOLE_RUNS) == ()
 
 
+def twice_over(one: Held, times: int) -> Held:
+    prints = np.concatenate([one.prints] * times)
+    return Held(name=one.name, store=one.store, runs=prints, prints=prints)
+
+
 def test_what_cancels_out_does_not_hide() -> None:
-    """Three times the same run has the fingerprint of one."""
+    """An entry that stands twice has no fingerprint, whatever it is, and one that stands thrice its own."""
     world = sound([STRIPED])
     first, *others = world.held(Random(3), AS_SCANNED)
-    prints = np.concatenate([first.prints] * 3)
-    assert suspects([STRIPED], [Held(name="bk1", store="", runs=prints, prints=prints), *others]) == (7,)
+    assert suspects([STRIPED], [twice_over(first, 3), *others]) == (7,)
+    world.shelves["bk2"].entries[7, 4] += 1
+    assert suspects([STRIPED], [twice_over(one, 2) for one in world.held(Random(3), WHOLE_RUNS)]) == (7,)
+
+
+def test_as_many_entries_are_asked_for_as_fingerprints() -> None:
+    held = sound([STRIPED]).held(Random(3), WHOLE_RUNS)
+    held[0].prints["count"][0] += 1
+    assert suspects([STRIPED], held) == (7,)
+
+
+def test_an_entry_that_cannot_be_read_is_suspect_where_nothing_is_compared() -> None:
+    alone = Ensembles(9, 1, 1, (Segment(0, ("bk1",)),), 20)
+    world = sound([alone])
+    world.shelves["bk1"].bad.add((9, 3))
+    (first, *others) = world.held(Random(3), WHOLE_RUNS)
+    bookie = Held(name="bk1", store="", runs=first.prints, prints=first.prints)
+    assert suspects([alone], [bookie, *others]) == (9,)
 
 
 def test_files_that_hold_something_else_than_is_served_are_suspect() -> None:
@@ -115,8 +136,17 @@ def test_a_copy_that_nobody_asked_for_is_not_compared() -> None:
 
 
 def test_a_single_copy_has_nothing_to_be_compared_with() -> None:
-    alone = Ensembles(9, 1, 1, (Segment(0, ("bk1", "bk2")), Segment(9, ("bk2", "bk1"))), 20)
-    assert asked(sound([alone]), cutting=WHOLE_RUNS) == ()
+    alone = Ensembles(9, 1, 1, (Segment(0, ("bk1",)), Segment(9, ("bk2",))), 20)
+    world = sound([alone])
+    world.shelves["bk1"].entries |= world.shelves["bk2"].entries
+    assert asked(world, cutting=WHOLE_RUNS) == ()
+
+
+def test_a_short_segment_concerns_only_those_who_have_entries_in_it() -> None:
+    """Entry 9 is of the first residue, whose stores stay: that others would have moved touches nobody."""
+    first, passing = ("bk1", "bk2", "bk3"), ("bk1", "bk2", "bk4")
+    short = Ensembles(9, 2, 2, (Segment(0, first), Segment(9, passing), Segment(10, first)), 20)
+    assert asked(sound([short]), cutting=WHOLE_RUNS) == ()
 
 
 def test_runs_of_several_residues_are_suspect() -> None:
