@@ -39,7 +39,7 @@ def _row(title: str, those: Sequence[tuple[str, Check]], stores: int) -> Markup:
         "tr",
         tag("td", _pills([check for _, check in those], stores)),
         tag("td", title),
-        tag("td", _why(those, stores), class_="text"),
+        tag("td", _why(those, stores), class_="detail"),
         tag("td", _found([check for _, check in those]), class_="n"),
     )
 

@@ -115,8 +115,8 @@ def _table(found: Sequence[Finding], several: object) -> Markup:
 
 
 def _cell(name: str, value: Markup | str) -> Markup:
-    colour = "n" if name in _NUMBERS else "look" if name == "look at it" else "text"
-    return tag("td", value, class_=colour)
+    colours = {"look at it": "look", "detail": "detail"}
+    return tag("td", value, class_="n" if name in _NUMBERS else colours.get(name, "text"))
 
 
 def _cells(finding: Finding) -> dict[str, Markup | str]:

@@ -76,7 +76,7 @@ th{font-weight:500;color:var(--soft);text-align:left;font-size:13px;white-space:
 td,th{padding:6px 14px 6px 0;border-bottom:1px solid var(--line);vertical-align:baseline}
 tr:last-child td{border-bottom:0}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-td.text{overflow-wrap:anywhere}td.nil{color:var(--faint)}
+td.text{white-space:nowrap}td.detail{min-width:230px;overflow-wrap:anywhere}td.nil{color:var(--faint)}
 .key{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;color:var(--soft);margin:2px 0 8px}
 .key i{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:6px;vertical-align:-1px}
 .more{color:var(--soft);font-size:14px;margin-top:10px}
@@ -159,7 +159,11 @@ background:repeating-linear-gradient(-45deg,var(--rest) 0 4px,transparent 4px 8p
 _ELSEWHERE = """
 @media screen and (max-width:760px){main{padding:18px 14px}.verdict .number{font-size:64px}
 .why{grid-template-columns:minmax(0,1fr);gap:10px}.gaps li{grid-template-columns:minmax(0,1fr);gap:2px}
-.gaps .pill{justify-self:start}.strips>code{max-width:120px}}
+.gaps .pill{justify-self:start}
+.panel,.kind{padding-left:14px;padding-right:14px}
+.strips{grid-template-columns:minmax(0,max-content) minmax(60px,1fr)}.strips>span{display:none}
+.bars{grid-template-columns:minmax(0,max-content) minmax(60px,1fr)}
+.bars>span{grid-column:1/-1;text-align:left;white-space:normal;margin-bottom:6px}.strips>code{max-width:120px}}
 @media print{main{padding:0;max-width:none}body{font-size:11.5px}.kind,.panel{break-inside:avoid-page}
 summary{display:none}button.copy{border:0;background:none;padding:0}}
 """

@@ -12,6 +12,7 @@ import pytest
 
 from recovery.audit.inspected import AuditReport, Check
 from recovery.audit.report import figures, looking, page
+from recovery.audit.report.strips import strips
 from recovery.verify.catalogue import KINDS
 from recovery.verify.facts import Owner
 
@@ -176,6 +177,53 @@ def test_live_and_dead_bytes_come_from_the_index_and_are_unknown_without_one() -
     bookie = audit_reports.damaged(owner=Owner.BOOKIE)
     assert {log.dead for log in figures.by_log(bookie)} == {None}
     assert "nobody can tell here" in Page(page.render(audit_reports.report(bookie))).words
+
+
+def test_copies_are_counted_by_store_and_by_ledger() -> None:
+    shown = Page(page.render(audit_reports.replicated()))
+    assert "21,747 of 22,100 entries, 353 lacking" in shown.words
+    assert "22,050 of 22,050 entries, 9 beside" in shown.words
+    assert "1 of 3 ledgers with all of them" in shown.words
+    words = re.sub(" +", " ", shown.words)
+    assert "ledger 9 8,253 entries, 250 with 1 of 2 copies, 3 without any copy" in words
+    assert words.index("ledger 9 8,253") < words.index("ledger 7 5,000") < words.index("ledger 8 20,000")
+    assert "replicas: bk2: 1 ledger that no ensemble names" in words
+    assert "Replicas" not in damaged().words
+
+
+def test_what_comparing_has_found_counts_for_the_store_that_it_is_about() -> None:
+    words = re.sub(" +", " ", Page(page.render(audit_reports.replicated())).words)
+    assert "/data/bk1 ledgerstore 1 0 1 2" in words
+    assert "/data/bk3 ledgerstore 0 0 1 2" in words
+
+
+def test_a_password_that_does_not_fit_is_told() -> None:
+    words = Page(page.render(replace(audit_reports.sound(), misfits=(12,)))).words
+    assert "that of ledger 12 does not fit: its entries stay unverified" in words
+    assert not figures.is_clean(replace(audit_reports.sound(), misfits=(12,)))
+
+
+def test_of_very_many_stores_the_first_are_drawn_and_it_is_said() -> None:
+    stores = [
+        audit_reports.store(f"/data/{number}", [audit_reports.log(0, 99, [(1, 50)])]) for number in range(50)
+    ]
+    words = Page(page.render(audit_reports.report(*stores))).words
+    assert "and 10 more stores: what was found there is below, and in findings.parquet" in words
+    assert "and 30 more stores: see runs.parquet" in words
+
+
+def test_journals_in_front_of_the_mark_are_drawn_as_such() -> None:
+    parts = audit_reports.damaged()
+    assert [strip.replayed_from for strip in strips(parts) if strip.sort == "journal"] == [20 / 64, None]
+
+
+def test_what_the_index_is_said_of_lies_among_its_rows() -> None:
+    [index] = [strip for strip in strips(audit_reports.damaged()) if strip.sort == "index"]
+    [mark] = index.marks
+    # Ledger 7 is the third of 60, each with 600 rows and the smaller ones with 100 more.
+    before, rows = 2 * 700, 36_900
+    assert mark.left == pytest.approx((before + 40) / rows)
+    assert mark.right - mark.left == pytest.approx(16 / rows)
 
 
 def test_of_several_stores_each_has_its_row_and_its_files() -> None:
