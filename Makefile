@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow crash crash-quick crash-sim mutants mutation-score audit-demo interop lint types architecture check bench bench-quick bench-syncs bench-functions bench-startup wheel-test clean
+.PHONY: help setup demo java test test-slow crash crash-quick crash-sim mutants mutation-score audit-demo interop lint types architecture check bench bench-quick bench-syncs bench-functions bench-audit bench-startup wheel-test clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -22,11 +22,17 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 demo: setup ## write, kill the writer, recover, and count what was lost (ten seconds)
 	@$(BIN)/ledgerstore demo
 
-test: setup ## run the tests (a minute)
-	$(BIN)/pytest -n auto
+# One process runs all tests on Spark, and pays for one session.
+PYTEST := $(BIN)/pytest -n auto --dist loadgroup
 
-test-slow: setup ## run the tests that take minutes: a hundred thousand mutated files
-	$(BIN)/pytest -n auto -m slow
+java: setup ## see that there is a Java 17 for the tests on Spark; installs one where that may be done
+	@$(BIN)/python tests/support/provide_java.py || true
+
+test: java ## run the tests (two minutes)
+	$(PYTEST)
+
+test-slow: java ## run the tests that take minutes: a hundred thousand mutated files, a cluster of Spark's
+	$(PYTEST) -m slow
 
 crash-sim: setup ## crash the store in forty thousand ways on a simulated disk (eight minutes)
 	$(BIN)/python tests/support/crash_sim.py $(CRASH_SIM)
@@ -73,6 +79,9 @@ bench-syncs: setup ## count the syncs of everybody: one for each acknowledged ad
 bench-functions: setup ## time the hot functions
 	$(BIN)/pytest -q bench --benchmark-enable --benchmark-only --benchmark-columns=median,stddev,ops
 
+bench-audit: setup ## the audit's kernel against C and a loop in Python: entry logs read, verified, told as runs (a minute)
+	$(BIN)/python bench/audit_kernel.py $(BENCH)
+
 bench-startup: setup ## time `import storage` and `ledgerstore --help` against bare Python
 	$(BIN)/python bench/startup.py
 
@@ -81,9 +90,9 @@ wheel-test: setup ## build the wheel, install it alone, and run the tests agains
 	$(BIN)/python -m build --quiet --wheel
 	$(PYTHON) -m venv .wheel-test
 	.wheel-test/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		"$$(echo dist/*.whl)[fast]" pytest pytest-benchmark pytest-xdist hypothesis
+		"$$(echo dist/*.whl)[audit]" pytest pytest-benchmark pytest-xdist hypothesis
 	.wheel-test/bin/python -P -c 'import storage, sys; sys.exit(".wheel-test" not in storage.__file__)'
-	.wheel-test/bin/python -P -m pytest -q -n auto -p no:cacheprovider
+	.wheel-test/bin/python -P -m pytest -q -n auto --dist loadgroup -p no:cacheprovider
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench .bench-* .interop .crash .audit-demo

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class DrillIndex:
 
     path: str
     ledgers: frozenset[int]
+    stays: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

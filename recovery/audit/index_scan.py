@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class ScanIndex:
     steps: Mapping[int, int] = field(default_factory=dict)
     rows: int = 0
     """How many there are, where somebody has counted them."""
+    stays: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -31,6 +31,7 @@ class Located:
     """One file, and the id in its name."""
 
     path: str
+    """From the root: it is opened by other processes, in directories of their own."""
     file_id: int
 
 
@@ -54,8 +55,9 @@ def journals(path: str) -> list[Located]:
 
 def index(path: str) -> str:
     """The directory of the index of a store, of a directory with entry logs; or the path itself."""
-    found = _directory(Path(path), filenames.LEDGER_DIRECTORY) / filenames.INDEX
-    return str(found if found.is_dir() else Path(path))
+    place = Path(path).absolute()
+    found = _directory(place, filenames.LEDGER_DIRECTORY) / filenames.INDEX
+    return str(found if found.is_dir() else place)
 
 
 def known(path: str, given: Ways) -> Known:
@@ -66,7 +68,8 @@ def known(path: str, given: Ways) -> Known:
     try:
         rows = ledger_rows.load(layout.ledgers, 0).rows
     except (CorruptionError, NewerFormat):
-        rows = {}
+        # A ledger without a row is a plain one, unless its row is among those that are lost.
+        return Known(ways=given)
     declared = {one: row.digest_type for one, row in rows.items() if row.digest_type is not None}
     undeclared = frozenset(one for one, row in rows.items() if row.digest_type is None)
     return Known(rows, replace(given, declared=declared, presumed=DigestType.CRC32C, open=undeclared))
@@ -80,7 +83,7 @@ def _layouts(path: Path) -> Iterator[Layout]:
 
 
 def _files(path: str, inner: str, listed: FileKind, taken: frozenset[FileKind]) -> list[Located]:
-    place = Path(path)
+    place = Path(path).absolute()
     if not place.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if not place.is_dir():

@@ -9,6 +9,7 @@ from recovery.audit import stitch
 from recovery.audit.index_scan import ScanIndex, plan_index
 from recovery.audit.journal_scan import ScanJournal
 from recovery.audit.log_scan import ScanLog
+from recovery.audit.task import stays
 from storage.codec.entrylog import HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Careful(Generic[Answer]):
     @property
     def size(self) -> int:
         return self.task.size
+
+    @property
+    def stays(self) -> bool:
+        return stays(self.task)
 
     def run(self, pace: Pace) -> Answer | Unread:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +26,11 @@ class Task(Protocol[Part_co]):
 
     def run(self, pace: Pace) -> Part_co:
         """Does it."""
+
+
+def stays(task: Task[Any]) -> bool:
+    """Whether only this machine has what it reads: the copy of an index, in a directory for the moment."""
+    return bool(getattr(task, "stays", False))
 
 
 def _nowhere(_: int) -> None:

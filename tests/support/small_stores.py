@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from journals import entry_bytes
+
 from recovery.opening import open_store
+from storage.codec.digest import master_key
 from storage.config import StoreConfig
 
 if TYPE_CHECKING:
@@ -30,3 +33,10 @@ def make(path: Path) -> Path:
 
 def payload(entry_id: int) -> bytes:
     return b"entry %d" % entry_id
+
+
+def add_behind_a_gap(path: Path) -> None:
+    """One entry more in ledger 8, whose id does not follow the last."""
+    entry = entry_bytes(8, ENTRIES + 10)
+    with open_store(path) as store:
+        store.bookie.add(entry, master_key(b""))

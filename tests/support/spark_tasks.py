@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from recovery.audit.task import Pace
@@ -94,3 +94,10 @@ class Linger:
         with Path(self.name).open("wb", buffering=0) as pipe:
             pipe.write(b"!")
             signal.pause()
+
+
+@dataclass(frozen=True, slots=True)
+class Stay(Tell):
+    """The same, where it was asked for."""
+
+    stays: ClassVar[bool] = True

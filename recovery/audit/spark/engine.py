@@ -15,15 +15,15 @@ from __future__ import annotations
 import pickle
 import uuid
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
+from heapq import heapreplace
 from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
-from recovery.audit.spark.shipping import ship
-from recovery.audit.task import Done, Pace
+from recovery.audit.spark.shipping import is_here, ship
+from recovery.audit.task import Done, Pace, stays
 from storage.worker import begin_thread
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from recovery.audit.task import Task
 
 Answer = TypeVar("Answer")
+_Numbered = tuple[int, "Task[Any]"]
 
 _LOT_SIZE = 64 << 20
 """Bytes for which it pays to give a lot of tasks to Spark by itself: each lot costs some ten milliseconds."""
@@ -81,17 +82,31 @@ class SparkEngine:
         return self._context.defaultParallelism
 
     def run(self, tasks: Sequence[Task[Answer]], watch: Callable[[int], None]) -> Iterator[Done[Answer]]:
-        """As `Engine.run`. A task's bytes are told when it ends. Given up in the middle, it ends the job."""
-        if not tasks:
-            return
-        ship(self._context)
+        """As `Engine.run`. A task's bytes are told when it ends. Given up in the middle, it ends the job.
+
+        On a cluster what only this machine has is read here meanwhile.
+        """
+        sent, kept = self._parted(tasks)
         mail: _Mail = SimpleQueue()
         job = _Job(self._context, f"ledgerstore-{uuid.uuid4()}", self._rate_max, mail)
-        begin_thread("spark job", lambda: job.run(tasks))
+        if sent:
+            ship(self._context)
+            begin_thread("spark job", lambda: job.run(sent))
         try:
-            yield from _opened(mail, len(tasks), watch)
+            pace = Pace(watch, self._rate_max)
+            for number, task in kept:
+                yield Done(number, task.run(pace))
+            yield from _opened(mail, len(sent), watch)
         finally:
             job.end()
+
+    def _parted(self, tasks: Sequence[Task[Answer]]) -> tuple[list[_Numbered], list[_Numbered]]:
+        """What goes to the workers, and what stays in this process."""
+        sent: list[_Numbered] = []
+        kept: list[_Numbered] = []
+        for number, task in enumerate(tasks):
+            (kept if stays(task) and not is_here(self._context.master) else sent).append((number, task))
+        return sent, kept
 
 
 class _Job:
@@ -104,7 +119,7 @@ class _Job:
         self._mail = mail
         self._has_ended = False
 
-    def run(self, tasks: Sequence[Task[Any]]) -> None:
+    def run(self, tasks: Sequence[_Numbered]) -> None:
         """The whole job; what becomes of it is in the mail."""
         try:
             self._submit(tasks)
@@ -114,7 +129,7 @@ class _Job:
             self._mail.put(_Ended(None))
         self._has_ended = True
 
-    def _submit(self, tasks: Sequence[Task[Any]]) -> None:
+    def _submit(self, tasks: Sequence[_Numbered]) -> None:
         context = self._context
         context.setJobGroup(self._group, "ledgerstore audit", interruptOnCancel=True)
         made = lots(tasks, context.defaultParallelism)
@@ -129,25 +144,23 @@ class _Job:
             self._context.cancelJobGroup(self._group)
 
 
-def lots(tasks: Sequence[Task[Any]], processors: int) -> list[list[tuple[int, Task[Any]]]]:
+def lots(tasks: Sequence[_Numbered], processors: int) -> list[list[_Numbered]]:
     """The tasks with their numbers in lots of about the same size, the largest tasks first."""
-    sizes = [task.size for task in tasks]
-    wanted = max(processors, min(sum(sizes) // _LOT_SIZE, processors * _LOTS_FOR_EACH))
-    count = min(wanted, len(tasks))
-    made: list[list[tuple[int, Task[Any]]]] = [[] for _ in range(count)]
-    weights = [(0, lot) for lot in range(count)]
-    heapify(weights)
-    for number in sorted(range(len(tasks)), key=sizes.__getitem__, reverse=True):
+    total = sum(task.size for _, task in tasks)
+    wanted = max(processors, min(total // _LOT_SIZE, processors * _LOTS_FOR_EACH))
+    made: list[list[_Numbered]] = [[] for _ in range(min(wanted, len(tasks)))]
+    weights = [(0, lot) for lot in range(len(made))]
+    for number, task in sorted(tasks, key=lambda pair: pair[1].size, reverse=True):
         weight, lot = weights[0]
-        made[lot].append((number, tasks[number]))
-        heapreplace(weights, (weight + sizes[number] + 1, lot))
+        made[lot].append((number, task))
+        heapreplace(weights, (weight + task.size + 1, lot))
     return made
 
 
 def _opened(mail: _Mail, count: int, watch: Callable[[int], None]) -> Iterator[Done[Any]]:
     """The parts in the letters, once each: a task that Spark has run twice has written twice."""
     seen: set[int] = set()
-    while True:
+    while count:
         match mail.get():
             case _Letter(number=number) if number in seen:
                 continue
@@ -186,7 +199,7 @@ class _Work:
     post: Accumulator[list[_Letter]]
     rate_max: float | None
 
-    def __call__(self, lots: Iterable[list[tuple[int, Task[Any]]]]) -> None:
+    def __call__(self, lots: Iterable[list[_Numbered]]) -> None:
         meter = _Meter()
         pace = Pace(meter.tell, self.rate_max)
         for number, task in chain.from_iterable(lots):

@@ -26,7 +26,7 @@ def ship(context: SparkContext) -> None:
     is everywhere already.
     """
     is_there = any(uri.endswith(f"/{_NAME}") for uri in context.listFiles)
-    if is_there or not needs_shipping(str(context.master)):
+    if is_there or is_here(context.master) or not all(root.is_dir() for root in _roots()):
         return
     # Executors fetch it when their first task comes: it has to stay as long as the context.
     directory = Path(SparkFiles.getRootDirectory()) / "sent"
@@ -35,10 +35,9 @@ def ship(context: SparkContext) -> None:
     context.addPyFile(str(directory / _NAME))
 
 
-def needs_shipping(master: str) -> bool:
-    """Whether tasks run where this process' files may not be."""
-    is_here = master == "local" or master.startswith("local[")
-    return not is_here and all(root.is_dir() for root in _roots())
+def is_here(master: str | None) -> bool:
+    """Whether tasks run on this machine, by processes that have this one's files."""
+    return master is not None and (master == "local" or master.startswith("local["))
 
 
 def pack(archive: str | os.PathLike[str]) -> None:

@@ -90,7 +90,7 @@ def test_ledgers_that_are_not_chosen_are_not_made_into_rows(store: Path) -> None
     reader = EntryLogSource({"path": str(store)}).reader(None)  # type: ignore[arg-type]
     filters = [In(("ledger",), (8, 9)), GreaterThan(("log",), 0), Not(EqualTo(("ledger",), 9))]
     assert list(reader.pushFilters(filters)) == filters
-    rows = [batch for part in reader.partitions() for batch in reader.read(part)]
+    rows: list[Any] = [batch for part in reader.partitions() for batch in reader.read(part)]
     assert {one for batch in rows for one in batch.column("log").to_pylist()} == {1, 2}
     assert {one for batch in rows for one in batch.column("ledger").to_pylist()} == {8, 9}
 

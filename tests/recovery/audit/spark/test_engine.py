@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import small_stores
@@ -15,6 +15,7 @@ from recovery.audit.ways import Ways
 from storage.entry import ID_MAX, DigestType
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -62,7 +63,8 @@ def test_what_has_ended_comes_home_before_the_rest_and_giving_up_ends_that(
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     # The second one never ends by itself.
-    running = engine.run([Tell("small"), Linger(str(tmp_path / "pipe"), 1 << 30)], unwatched)
+    tasks: list[Any] = [Tell("small"), Linger(str(tmp_path / "pipe"), 1 << 30)]
+    running = cast("Generator[Any]", engine.run(tasks, unwatched))
     done = next(running)
     assert (done.number, done.part.name) == (0, "small")
     with (tmp_path / "pipe").open("rb") as pipe:
@@ -72,8 +74,9 @@ def test_what_has_ended_comes_home_before_the_rest_and_giving_up_ends_that(
 
 
 def test_an_error_of_a_task_is_raised_as_it_was(engine: SparkEngine) -> None:
+    tasks: list[Any] = [Tell("one"), Read("/nowhere/1.log"), Tell("two")]
     with pytest.raises(FileNotFoundError) as caught:
-        list(engine.run([Tell("one"), Read("/nowhere/1.log"), Tell("two")], unwatched))
+        list(engine.run(tasks, unwatched))
     assert str(caught.value) == "[Errno 2] No such file or directory: '/nowhere/1.log'"
     assert caught.value.filename == "/nowhere/1.log"
     assert caught.value.__notes__ == ["in /nowhere/1.log, on Spark"]
@@ -121,15 +124,16 @@ def sizes(lots: list[list[tuple[int, Any]]]) -> list[int]:
     return sorted(sum(task.size for _, task in lot) for lot in lots)
 
 
+def of_sizes(*sizes: int) -> list[tuple[int, Tell]]:
+    return [(number, Tell(str(number), size)) for number, size in enumerate(sizes)]
+
+
 def test_lots_are_of_about_the_same_size_and_hold_each_task_once() -> None:
     pytest.importorskip("pyspark")
     from recovery.audit.spark.engine import lots
 
-    tasks = [Tell(str(number), size << 20) for number, size in enumerate((500, 10, 20, 30, 400, 40, 100, 1))]
-    made = lots(tasks, 2)
+    made = lots(of_sizes(*(size << 20 for size in (500, 10, 20, 30, 400, 40, 100, 1))), 2)
     assert sorted(number for lot in made for number, _ in lot) == list(range(8))
-    assert sizes(made)[-1] == 500 << 20  # nothing is put to the largest
-    assert len(made) == 8
-    few = lots([Tell(str(number), 1 << 10) for number in range(100)], 4)
-    assert sizes(few) == [25 << 10] * 4
-    assert len(lots([Tell("one")], 8)) == 1
+    assert sizes(made) == [size << 20 for size in (1, 10, 20, 30, 40, 100, 400, 500)]
+    assert sizes(lots(of_sizes(*[1 << 10] * 100), 4)) == [25 << 10] * 4
+    assert sizes(lots(of_sizes(5), 8)) == [5]
