@@ -121,7 +121,7 @@ class DigestWalk:
     def _next_place(self, at: int) -> int:
         """Where something stands that was certainly written: at the mark, too, since replay begins there."""
         found = proof_behind(self._reader, self._taken.verifier, at)
-        end = self._reader.size if found is None else found
+        end = self._reader.size if found is None else self._framing.first_special(at + 1, found)
         return min(end, self._mark) if at < self._mark else end
 
     # ── a chunk that is framed ───────────────────────────────────────────────────────────────────────

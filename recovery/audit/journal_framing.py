@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from recovery.verify.parts import FlawAt, FlawKind
@@ -14,6 +15,7 @@ from storage.journal_proof import has_swallowed
 from storage.journal_reader import StoredPadding, StoredRecord
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
 from storage.position import LENGTH_WORD_SIZE
+from storage.resync import find_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
     from storage.journal_reader import JournalReader
     from storage.outcome import Stop
 
+_SPECIAL_MAX = 64 << 10
+_SPECIAL_ID_AT = LENGTH_WORD_SIZE + 8
+_SPECIAL_IDS = re.compile(
+    b"|".join(
+        re.escape(one.to_bytes(8, signed=True)) for one in (codec.LEDGER_KEY, codec.FENCE, codec.EXPLICIT_LAC)
+    )
+)
 _SECTOR = codec.HEADER_SIZE_MAX
 _HOPS_MAX = 64
 """So many records in a row may be damaged, each by itself, before their framing is no more believed."""
@@ -69,10 +78,30 @@ class Framing:
             and self._verifier.proves(self._reader.body(frame))
         )
 
+    def first_special(self, start: int, end: int) -> int:
+        """Where records that are no entries begin, one behind the other up to `end`; if none do, there."""
+        begin = max(start, end - _SPECIAL_MAX)
+        block = bytes(self._reader.window.view(begin, end - begin))
+        ids = (begin + found.start() - _SPECIAL_ID_AT for found in _SPECIAL_IDS.finditer(block))
+        return next((place for place in ids if place >= start and self._leads_to(place, end)), end)
+
+    def _leads_to(self, place: int, end: int) -> bool:
+        while place < end:
+            item = self.item(place)
+            if not isinstance(item, StoredRecord) or isinstance(
+                item.record, codec.EntryRecord | codec.UnknownRecord | Damaged
+            ):
+                return False
+            place = item.end
+        return place == end
+
     def ids(self, at: int) -> tuple[int | None, int | None]:
         """Ledger and entry of the record there, as far as its head makes sense."""
-        head = decode_head(self._reader.window.peek(at + LENGTH_WORD_SIZE, HEAD.size))
-        return (None, None) if isinstance(head, Damaged) else (head.ledger_id, head.entry_id)
+        data = self._reader.window.peek(at + LENGTH_WORD_SIZE, HEAD.size)
+        if len(data) < IDS.size or not any(data):
+            return None, None  # zeros say nothing either
+        ledger_id, entry_id = IDS.unpack_from(data)
+        return (None, None) if min(ledger_id, entry_id) < 0 else (ledger_id, entry_id)
 
     def around_record(
         self, item: StoredRecord, kind: FlawKind, damage: Damaged, next_place: Callable[[int], int]
@@ -80,7 +109,7 @@ class Framing:
         """A record that is wrong. Its length may be what is wrong: then it goes on at the next place."""
         ids = self.ids(item.offset)
         whole = FlawAt(kind, damage.flaw, item.offset, item.end, *ids, damage.detail)
-        if self._goes_on_at(item.end) and not has_swallowed(self._reader, self._verifier, item):
+        if self._goes_on_behind(item) and not has_swallowed(self._reader, self._verifier, item):
             return Around([whole], item.end, is_framed=True)
         behind = next_place(item.offset + 1)
         if self._is_entry(item.offset, behind):
@@ -108,8 +137,14 @@ class Framing:
             self._reader.window.view(start + LENGTH_WORD_SIZE, size)
         )
 
+    def _goes_on_behind(self, item: StoredRecord) -> bool:
+        """Whether the framing holds behind it, be the next records damaged too."""
+        if not isinstance(self.item(item.end), EndOfData):
+            return self._goes_on_at(item.end)
+        # Zeros follow any length that is too large: what was whole inside of it shows that it is.
+        return find_record(self._reader.window, item.offset + 1, self.proves, item.end) is None
+
     def _goes_on_at(self, place: int) -> bool:
-        """Whether the framing holds there, be the next records damaged too."""
         for _ in range(_HOPS_MAX):
             if place == self.end:
                 return True

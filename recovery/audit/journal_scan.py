@@ -21,6 +21,7 @@ from recovery.audit.told_file import ToldFile
 from recovery.replay import verifier_of
 from recovery.verify.parts import FlawAt, FlawKind, JournalPart
 from storage.codec import journal as codec
+from storage.journal_groups import Group, groups
 from storage.journal_reader import JournalReader
 from storage.journal_scan import Owner, scan
 from storage.outcome import Damaged, Flaw
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from recovery.audit.task import Pace
     from recovery.audit.ways import Ways
     from storage.files import ReadFile
+    from storage.position import JournalPosition
     from storage.row import LedgerRow
 
 _NO_MARK = 1 << 62
@@ -60,11 +62,16 @@ class ScanJournal:
             return 0  # whoever reads it will say so
 
     def run(self, pace: Pace) -> JournalPart:
-        clock = time.monotonic()
-        with open_file(self.path) as opened:
-            found = _Scan(self, ToldFile(opened, pace))
-            found.run()
-            return found.part(time.monotonic() - clock)
+        with open_file(self.path) as file:
+            return read_journal(file, self, pace)
+
+
+def read_journal(file: ReadFile, task: ScanJournal, pace: Pace) -> JournalPart:
+    """The task's answer, from a file that is open."""
+    clock = time.monotonic()
+    found = _Scan(task, ToldFile(file, pace))
+    found.run()
+    return found.part(time.monotonic() - clock)
 
 
 class _Scan:
@@ -112,12 +119,19 @@ class _Scan:
             flaws=tuple(self._flaws),
             tail=tuple(self._tail),
             facts=tuple(taken.facts),
+            named=self._named(),
             marked_at_record=self._is_boundary if self._task.start else None,
             records=taken.records,
             types=taken.kinds(),
             unverified=dict(taken.unverified),
             seconds=seconds,
         )
+
+    def _named(self) -> JournalPosition | None:
+        if self._scan.owner is not Owner.OURS:
+            return None
+        first = next(groups(self._reader, self._reader.records_start))
+        return first.seal.durable_up_to if isinstance(first, Group) else None
 
     # ── the header ───────────────────────────────────────────────────────────────────────────────────
 
@@ -138,14 +152,15 @@ class _Scan:
 
     def _walk_sealed(self) -> None:
         walk, gaps = SealedWalk(self._reader, self._scan), GapReader(self._reader, self._taken.verifier)
+        self._flaws += gaps.header_padding()
         for one in walk.stretches():
             if isinstance(one, Sound):
                 self._take(one.start, one.end)
-            else:
-                (self._tail if one.is_tail else self._flaws).extend(gaps.flaws(one.start, one.end))
-        kept = self._scan.kept
-        if self._task.start is not None:
-            self._take(kept.start, kept.end)
+                continue
+            (self._tail if one.is_tail else self._flaws).extend(gaps.flaws(one.start, one.end))
+            if one.start == self._scan.kept.start and self._task.start is not None:
+                gaps.records -= self._scan.kept.count
+                self._take(self._scan.kept.start, self._scan.kept.end)
         self._taken.records += gaps.records
         self._is_boundary = walk.is_boundary
 

@@ -1,0 +1,391 @@
+"""Damage in journals, found by whoever reads them whole: named where it is, and nothing else is named."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from audited_journals import JOURNAL_ID, Item, ids, items, part_of
+from clients import Client
+from journals import BookieJournal, OurJournal, change, entry_record, flip, zero
+
+from recovery.audit.ways import Ways
+from recovery.verify.parts import FlawAt, FlawKind
+from storage.codec import journal as codec
+from storage.codec import seal as seal_codec
+from storage.codec.seal import GroupFlag
+from storage.entry import DigestType
+from storage.outcome import Damaged, Flaw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BOOKIE = Ways()
+SEAL = seal_codec.SIZE
+SEEDS = (*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40)))
+SPECIAL = (
+    codec.encode_ledger_key(1, b"k" * 20),
+    codec.encode_fence(2),
+    codec.encode_explicit_lac(0, b"p" * 20),
+)
+
+
+def ours(seed: int = 0, groups: int = 10) -> OurJournal:
+    """Groups of entries of any size, with a key, a fence and an explicit LAC among them."""
+    dice = Random(seed)
+    journal = OurJournal(JOURNAL_ID, alignment=dice.choice([512, 4096]), size=1 << 17)
+    counts = [0, 0, 0]
+    for number in range(groups):
+        records = []
+        for _ in range(dice.randrange(1, 6)):
+            ledger = dice.randrange(3)
+            records.append(entry_record(ledger, counts[ledger], dice.randbytes(dice.randrange(1, 700))))
+            counts[ledger] += 1
+        records[dice.randrange(len(records) + 1) : 0] = [
+            (
+                codec.encode_ledger_key(1, b"k" * 20),
+                codec.encode_fence(2),
+                codec.encode_explicit_lac(0, b"p" * 20),
+            )[number % 3]
+        ]
+        journal.group(*records, flags=dice.choice([GroupFlag.NONE, GroupFlag.ATOMIC]))
+    return journal
+
+
+def theirs(seed: int = 0, version: int = 6) -> BookieJournal:
+    dice = Random(seed)
+    journal = BookieJournal(JOURNAL_ID, version, size=1 << 17)
+    counts = [0, 0, 0]
+    for _ in range(40):
+        records = []
+        for _ in range(dice.randrange(1, 4)):
+            ledger = dice.randrange(3)
+            records.append(entry_record(ledger, counts[ledger], dice.randbytes(dice.randrange(1, 700))))
+            counts[ledger] += 1
+        journal.flush(*records)
+    return journal
+
+
+def at(data: bytes, place: int) -> Item:
+    """What stands at that byte."""
+    return next(item for item in items(data) if item.start <= place < item.end)
+
+
+def hits(part_flaws: tuple[FlawAt, ...]) -> list[tuple[int, int]]:
+    return [(flaw.offset, flaw.end) for flaw in part_flaws]
+
+
+def bits(first: int, last: int, seed: int, count: int) -> Iterator[tuple[int, int]]:
+    dice = Random(seed)
+    for _ in range(count):
+        yield dice.randrange(first, last), dice.randrange(8)
+
+
+# ── journals of ours ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def expected(item: Item, place: int) -> list[tuple[int, int]]:
+    """The extents that may be named for a byte of this item: the exact ones."""
+    if not item.is_padding:
+        return [(item.start, item.end)]
+    seal = (item.end - SEAL, item.end)
+    if item.start == codec.HEADER_SIZE_MAX and place >= item.start + codec.PREFIX_SIZE:
+        return [(place, place + 1)]  # behind the header
+    if item.end - item.start < SEAL:
+        return [(item.start, item.end)]  # the mark of an atomic group
+    if place >= seal[0]:
+        return [seal]
+    if place < item.start + codec.PREFIX_SIZE:
+        return [(item.start, item.end)]  # its framing is lost, with the seal in it
+    return [(place, place + 1)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_flipped_bit_in_a_journal_of_ours_is_named_to_the_record(seed: int) -> None:
+    journal = ours(seed)
+    data = journal.file()
+    whole = part_of(data)
+    first = codec.HEADER_SIZE_MAX
+    for place, bit in bits(first, journal.ends[-2], seed, 60):
+        item = at(data, place)
+        part = part_of(flip(data, place, bit))
+        assert hits(part.flaws) == expected(item, place), (place, bit, part.flaws, item)
+        assert part.tail == ()
+        is_head = item.start + 4 <= place < item.start + 36
+        if item.is_entry and not is_head:
+            assert (part.flaws[0].ledger_id, part.flaws[0].entry_id) == (item.ledger_id, item.entry_id)
+        assert part.records <= whole.records, (place, item)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_damage_before_the_mark_is_named_too_and_takes_nothing_from_behind_it(seed: int) -> None:
+    journal = ours(seed)
+    data, mark = journal.file(), journal.ends[5]
+    behind = ids(part_of(data, mark).behind)
+    for place, bit in bits(codec.HEADER_SIZE_MAX, mark, seed, 30):
+        part = part_of(flip(data, place, bit), mark)
+        assert hits(part.flaws) == expected(at(data, place), place)
+        assert part.marked_at_record is True
+        assert ids(part.behind) == behind
+        assert part.scan.is_sound
+
+
+@pytest.mark.parametrize("start", [0, None])
+def test_damage_in_the_last_group_is_a_tail_that_nothing_vouches_for(start: int | None) -> None:
+    journal = ours()
+    data = journal.file()
+    for place, bit in bits(journal.ends[-2], journal.ends[-1], 1, 60):
+        part = part_of(flip(data, place, bit), start)
+        assert part.flaws == ()
+        assert hits(part.tail) == expected(at(data, place), place)
+        assert not part.scan.is_sound
+
+
+def test_a_torn_tail_is_told_apart() -> None:
+    journal = ours()
+    for end in range(journal.ends[-2] + 1, journal.ends[-1], 7):
+        data = zero(journal.file(), end, journal.ends[-1])
+        part = part_of(data)
+        assert part.flaws == ()
+        assert part.scan.end == journal.ends[-2]
+        assert part.scan.proof_offset is None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_zeroed_block_is_named_with_every_record_that_it_hits(seed: int) -> None:
+    journal = ours(seed)
+    data = journal.file()
+    every = items(data)
+    for place, _ in bits(codec.HEADER_SIZE_MAX, journal.ends[-2] - 512, seed, 20):
+        start = place - place % 512
+        damaged = zero(data, start, start + 512)
+        if damaged == data:
+            continue
+        part = part_of(damaged)
+        hit = [
+            item
+            for item in every
+            if item.start < start + 512
+            and start < item.end
+            and damaged[item.start : item.end] != data[item.start : item.end]
+        ]
+        for item in hit:
+            assert any(flaw.offset < item.end and item.start < flaw.end for flaw in part.flaws), (start, item)
+        # And nothing that lies beside it.
+        first, last = hit[0].start, max(item.end for item in every if item.start < start + 512)
+        group_end = next(end for end in journal.ends if end >= last)
+        assert all(first <= flaw.offset < flaw.end <= group_end for flaw in part.flaws), (start, part.flaws)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_misdirected_block_is_named(seed: int) -> None:
+    journal = ours(seed)
+    data, dice = journal.file(), Random(seed)
+    for _ in range(15):
+        source, target = (
+            512 * dice.randrange(1, journal.ends[-2] // 512),
+            512 * dice.randrange(8 if journal.alignment == 4096 else 1, journal.ends[-2] // 512),
+        )
+        damaged = change(data, target, data[source : source + 512])
+        if damaged == data:
+            continue
+        part = part_of(damaged)
+        assert any(flaw.offset < target + 512 and target < flaw.end for flaw in part.flaws), (source, target)
+
+
+@pytest.mark.parametrize(
+    "length", [0, 1, 15, 16, 20, 100, -1, -5, -0x100, 2**31 - 1, 1 << 24, 500, 1000, 5000]
+)
+def test_a_wrong_length_is_named_with_the_entry_whose_it_is(length: int) -> None:
+    journal = ours(3)
+    data = journal.file()
+    for item in items(data):
+        size = item.end - item.start - 4
+        if not item.is_entry or item.end > journal.ends[-2] or length == size:
+            continue
+        part = part_of(change(data, item.start, struct.pack(">i", length)))
+        assert part.flaws[0].offset == item.start
+        assert max(flaw.end for flaw in part.flaws) >= item.end
+        assert part.flaws[0].ledger_id in (item.ledger_id, None)
+        following = next(one for one in items(data) if one.start == item.end)
+        if following.is_entry or following.is_padding:
+            assert hits(part.flaws) == [(item.start, item.end)]
+            assert (part.flaws[0].ledger_id, part.flaws[0].entry_id) == (item.ledger_id, item.entry_id)
+
+
+def test_two_damaged_records_of_a_group_are_two() -> None:
+    journal = OurJournal(JOURNAL_ID, alignment=512)
+    journal.group(*(entry_record(1, one, b"x" * 100) for one in range(6))).group(entry_record(1, 6))
+    data = journal.file()
+    records = [item for item in items(data) if item.is_entry]
+    damaged = flip(flip(data, records[2].end - 1), records[3].end - 1)
+    assert [flaw.entry_id for flaw in part_of(damaged).flaws] == [2, 3]
+
+
+def test_what_no_digest_protects_is_found_by_the_group_s_checksum() -> None:
+    """A fence, a key, an entry of a ledger without a digest: one wrong byte says where it is."""
+    dummy = Client(4, DigestType.DUMMY)
+    journal = OurJournal(JOURNAL_ID, alignment=512)
+    records = (
+        entry_record(1, 0),
+        codec.encode_ledger_key(2, b"k" * 20),
+        codec.encode_record(dummy.entry(0, b"unproven")),
+        codec.encode_fence(3),
+    )
+    journal.group(*records).group(entry_record(1, 1))
+    data, ways = journal.file(), Ways({4: DigestType.DUMMY}, DigestType.CRC32C)
+    for item in items(data)[1:4]:
+        for place in range(item.start + (24 if item.entry_id is None else 36), item.end):
+            (flaw,) = part_of(flip(data, place, 3), 0, ways).flaws
+            assert (flaw.kind, flaw.flaw) == (FlawKind.RECORD, Flaw.CHECKSUM)
+            assert (flaw.offset, flaw.end, flaw.ledger_id) == (item.start, item.end, item.ledger_id)
+
+
+def test_where_several_bytes_are_wrong_that_no_digest_protects_the_group_is_named() -> None:
+    journal = OurJournal(JOURNAL_ID, alignment=512)
+    journal.group(entry_record(1, 0), codec.encode_ledger_key(2, b"k" * 20)).group(entry_record(1, 1))
+    key = items(journal.file())[1]
+    part = part_of(change(journal.file(), key.end - 9, b"somewhere"))
+    assert part.flaws == (FlawAt(FlawKind.RECORD, Flaw.CHECKSUM, 512, journal.ends[0]),)
+
+
+def test_padding_behind_the_header_is_looked_at() -> None:
+    journal = OurJournal(JOURNAL_ID, alignment=4096).group(entry_record(1, 0))
+    (flaw,) = part_of(flip(journal.file(), 1000)).flaws
+    assert (flaw.offset, flaw.end, flaw.flaw) == (1000, 1001, Flaw.NOT_ZERO)
+
+
+def test_a_file_that_has_lost_its_end_is_named_though_all_in_it_is_sound() -> None:
+    journal = OurJournal(JOURNAL_ID, filled_until=1 << 15).group(entry_record(1, 0))
+    (flaw,) = part_of(journal.file()[: 1 << 14]).flaws
+    assert (flaw.flaw, flaw.offset, flaw.end) == (Flaw.FILE_CUT, 1 << 14, 1 << 15)
+
+
+def test_a_file_that_is_cut_is_named_where_something_knows_of_more() -> None:
+    journal = ours()
+    for end in range(codec.HEADER_SIZE_MAX, journal.end, 499):
+        part = part_of(journal.file()[:end])
+        assert part.flaws == ()
+        assert part.scan.end <= end
+
+
+@pytest.mark.parametrize("place", [0, 3, 5, 9, 13, 20, 40, 500])
+def test_a_damaged_header_of_ours_is_named(place: int) -> None:
+    part = part_of(flip(ours().file(), place))
+    header = part.scan.header
+    assert isinstance(header, Damaged)
+    assert hits(part.flaws) == [(0, 512)]
+    assert part.flaws[0].flaw is header.flaw
+
+
+def test_groups_of_another_journal_are_named_by_the_header() -> None:
+    header = OurJournal(JOURNAL_ID, salt=77).file()[:512]
+    (flaw,) = part_of(header + ours().file()[512:]).flaws
+    assert (flaw.flaw, flaw.offset) == (Flaw.OTHER_HEADER, 0)
+
+
+# ── a bookie's ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("version", "seed"),
+    [
+        (4, 0),
+        (5, 1),
+        (6, 2),
+        *(pytest.param(4 + seed % 3, seed, marks=pytest.mark.slow) for seed in range(3, 40)),
+    ],
+)
+def test_every_flipped_bit_of_an_entry_that_a_bookie_has_journaled_is_named(seed: int, version: int) -> None:
+    journal = theirs(seed, version)
+    data = journal.file()
+    entries = [item for item in items(data) if item.is_entry]
+    every = ids(part_of(data, 0, BOOKIE).behind)
+    for place, bit in bits(entries[0].start, entries[-6].end, seed, 40):
+        item = at(data, place)
+        if item.is_padding:
+            continue
+        part = part_of(flip(data, place, bit), None, BOOKIE)
+        assert part.flaws, (place, bit)
+        assert part.tail == ()
+        flaw = part.flaws[0]
+        assert flaw.offset == item.start, (place, bit, part.flaws, item)
+        assert {(one, two) for one, two in every} - {(item.ledger_id, item.entry_id)} == set(ids(part.before))
+        if place >= item.start + 4:
+            assert hits(part.flaws) == [(item.start, item.end)], (place, bit)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_damage_of_a_bookie_s_journal_before_the_mark_is_named_too(seed: int) -> None:
+    journal = theirs(seed)
+    data, mark = journal.file(), journal.ends[25]
+    behind = ids(part_of(data, mark, BOOKIE).behind)
+    for place, bit in bits(512, journal.ends[24], seed, 20):
+        item = at(data, place)
+        if item.is_padding:
+            continue
+        part = part_of(flip(data, place, bit), mark, BOOKIE)
+        assert part.flaws
+        assert part.flaws[0].offset == item.start
+        assert part.marked_at_record is True
+        assert ids(part.behind) == behind
+
+
+def test_the_last_entry_of_a_bookie_s_journal_is_a_tail() -> None:
+    journal = theirs()
+    data = journal.file()
+    last = [item for item in items(data) if item.is_entry][-1]
+    for place in range(last.start, last.end, 23):
+        part = part_of(flip(data, place), 0, BOOKIE)
+        assert part.flaws == ()
+        assert part.tail
+        assert part.tail[0].offset == last.start
+        assert not part.scan.is_sound
+
+
+def test_a_zeroed_block_of_a_bookie_s_journal_is_named() -> None:
+    journal = theirs(2)
+    data = journal.file()
+    every = items(data)
+    for start in range(512, journal.ends[-8], 512):
+        damaged = zero(data, start, start + 512)
+        hit = [
+            item
+            for item in every
+            if item.is_entry and damaged[item.start : item.end] != data[item.start : item.end]
+        ]
+        part = part_of(damaged, 0, BOOKIE)
+        for item in hit:
+            assert any(flaw.offset < item.end and item.start < flaw.end for flaw in part.flaws), (start, item)
+        if hit:
+            assert part.flaws[0].offset == hit[0].start
+
+
+def test_an_entry_of_a_ledger_that_nothing_speaks_for_is_doubted() -> None:
+    """Its ledger id is damaged: the digest of no other ledger tells."""
+    journal = theirs(4)
+    data = journal.file()
+    item = next(one for one in items(data) if one.is_entry and one.entry_id)
+    part = part_of(flip(data, item.start + 5), 0, BOOKIE)
+    assert [(flaw.kind, flaw.offset, flaw.end) for flaw in part.flaws] in (
+        [(FlawKind.DOUBT, item.start, item.end)],
+        [(FlawKind.DIGEST, item.start, item.end)],
+    )
+
+
+def test_what_no_reader_could_detect_is_unverified() -> None:
+    dummy = Client(4, DigestType.DUMMY)
+    journal = BookieJournal(JOURNAL_ID)
+    journal.flush(*(codec.encode_record(dummy.entry(one, b"unproven")) for one in range(20)))
+    item = items(journal.file())[3]
+    part = part_of(flip(journal.file(), item.end - 1), 0, BOOKIE)
+    assert (part.flaws, part.unverified) == ((), {4: 20})
+
+
+@pytest.mark.parametrize("place", [0, 3, 5, 300])
+def test_a_damaged_header_of_a_bookie_s_is_named(place: int) -> None:
+    part = part_of(flip(theirs().file(), place), 0, BOOKIE)
+    assert isinstance(part.scan.header, Damaged)
+    assert hits(part.flaws) == [(0, 512)]
