@@ -92,7 +92,8 @@ class Inspection:
     # ── held ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _ground(self, path: str, held: ExitStack) -> Ground:
-        layout = Layout(PosixDirectory(path))
+        # From the root: executors of a cluster have directories of their own.
+        layout = Layout(PosixDirectory(Path(path).absolute()))
         check_is_a_store(layout)
         scratch = held.enter_context(TemporaryDirectory(prefix="ledgerstore-audit-"))
         still = held.enter_context(snapshot.hold(layout, Path(scratch)))
