@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -73,6 +74,8 @@ def _spark(wanted: Wanted) -> Iterator[tuple[Engine, int]]:
     from recovery.audit.spark.java import SparkUnavailable
     from recovery.audit.spark.session import open_context
 
+    # What is interrupted while it talks to Java logs its trace; whoever interrupts knows that it does.
+    logging.getLogger().addHandler(logging.NullHandler())
     master = wanted.master or (f"local[{wanted.jobs}]" if wanted.jobs else None)
     try:
         context = open_context(master)

@@ -121,8 +121,8 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: object) -> Non
 def cli() -> None:
     """Look into the files of a ledger store or of an Apache BookKeeper bookie.
 
-    Every command but demo, rebuild-index, handover and crash opens files for reading only and works beside a
-    live writer. Rows go to stdout, everything else to stderr; --json and --ndjson print the same rows for
+    Every command but demo, rebuild-index, handover and crash opens a store's files for reading only, and works
+    beside a live writer. Rows go to stdout, everything else to stderr; --json and --ndjson print the same rows for
     programs.
 
     \b

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import fixtures
@@ -11,6 +13,7 @@ from entrylogs import Log
 from journals import BookieJournal, change, entry_bytes, entry_record
 from shell_samples import (
     JOURNAL_ID,
+    bookie_journal,
     flipped,
     ledger,
     our_journal,
@@ -22,6 +25,7 @@ from shell_samples import (
     verdict,
 )
 
+from recovery.verify.catalogue import KINDS
 from storage.codec import row as row_codec
 from storage.codec import rows as rows_codec
 from storage.row import LedgerRow
@@ -199,3 +203,49 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     result = run("log", tmp_path / "0.log")
     assert result.exit_code == 3
     assert "no regular file" in result.stderr
+
+
+# ── what a finding means ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_finding_s_id_is_explained_in_whatever_case() -> None:
+    done = run("explain", "jrn-003")
+    kind = KINDS["JRN-003"]
+    assert (done.exit_code, verdict(done)) == (0, f"JRN-003: error, {kind.title}")
+    for words in (kind.cause, kind.remedy, "ledgerstore explain FILE@OFFSET --dir STORE"):
+        assert words in done.stdout
+    [row] = rows("explain", "JRN-003")
+    assert set(row) == {"id", "severity", "title", "counts", "cause", "remedy", "look"}
+
+
+def test_every_kind_of_finding_is_listed_and_explained() -> None:
+    listed = rows("explain", "--findings")
+    assert [row["id"] for row in listed] == list(KINDS)
+    assert all(rows("explain", row["id"]) == [row] for row in listed)
+    assert verdict(run("explain", "--findings")) == f"findings: {len(KINDS)} kinds"
+
+
+def test_a_finding_that_there_is_not_is_refused() -> None:
+    done = run("explain", "JRN-999")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "--findings" in verdict(done)
+
+
+def test_a_file_of_such_a_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "JRN-003").write_bytes(bookie_journal([records(ledger(7, 2))]))
+    assert verdict(run("explain", "JRN-003@512")).startswith("JRN-003@512: ")
+    assert verdict(run("explain", "JRN-003")).startswith("JRN-003@0: ")
+
+
+def test_something_has_to_be_named() -> None:
+    assert run("explain").exit_code == 2
+
+
+def test_what_a_finding_means_is_told_without_numpy() -> None:
+    code = (
+        "import sys\nfrom recovery.shell.main import cli\n"
+        "try: cli.main(['explain', 'JRN-003'])\nexcept SystemExit: pass\nprint(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "numpy" not in {name.partition(".")[0] for name in done.stderr.split()}
