@@ -121,9 +121,9 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: object) -> Non
 def cli() -> None:
     """Look into the files of a ledger store or of an Apache BookKeeper bookie.
 
-    Every command but demo, rebuild-index, handover and crash opens a store's files for reading only, and works
-    beside a live writer. Rows go to stdout, everything else to stderr; --json and --ndjson print the same rows for
-    programs.
+    Every command but demo, rebuild-index, handover and crash opens a store's files for reading only, and
+    works beside a live writer. Rows go to stdout, everything else to stderr; --json and --ndjson print the
+    same rows for programs.
 
     \b
     Exit codes: 0 clean, 1 findings, 2 usage, 3 could not do the job, 4 stopped part-way,
