@@ -72,7 +72,7 @@ class SealReader:
             yield self._somewhere(stored, item.end, group)
 
     def _would_hold(self, item: StoredPadding, stored: StoredSeal, group: PassedGroup) -> bool:
-        """Whether the checksum would match with the padding and the seal that are due: all else is sound then.
+        """Whether the checksum matches once padding and seal are what is due: then all else is sound.
 
         What was known to be durable is due from nobody else.
         """
