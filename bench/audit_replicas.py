@@ -93,10 +93,8 @@ def main() -> int:
     for finding in findings:
         print(f"{finding.kind} {finding.store} ledger {finding.ledger_id}: {finding.first_entry} to", end=" ")
         print(f"{finding.last_entry}, {finding.count} entries; {finding.detail}")
-    print(
-        "to be read:", *(f"ledger {one.ledger_id} on {', '.join(one.stores)}" for one in doubted), sep="\n  "
-    )
-    is_found = [one.count for one in findings] == [200] and [one.ledger_id for one in doubted] == [3, 7]
+    print(f"to be read entry by entry: ledgers {', '.join(map(str, doubted))}")
+    is_found = [one.count for one in findings] == [200] and doubted == (3, 7)
     print("found what was planted" if is_found else "NOT found what was planted")
     return 0 if is_found and end - start < SECONDS_MAX else 1
 

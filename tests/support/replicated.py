@@ -116,7 +116,7 @@ def held(name: str, shelf: Shelf, steps: dict[int, int], random: Random, cutting
     good = {key: value for key, value in shelf.entries.items() if key not in shelf.bad}
     prints = random_runs({key: good.get(key) for key in shelf.entries}, steps, random, cutting)
     doubles = random_runs({key: shelf.entries[key] for key in shelf.doubles}, steps, random, cutting)
-    served = random_runs(dict(good), steps, random, cutting)
+    served = np.concatenate([random_runs(dict(good), steps, random, cutting), doubles])
     return Held(name=name, store=f"/{name}", runs=served, prints=np.concatenate([prints, doubles]))
 
 
