@@ -13,10 +13,9 @@ from recovery.crashlab.oracles import (
     ContinueAfterRecovery,
     FsckClean,
     Idempotent,
-    added_by,
-    name,
 )
 from recovery.crashlab.outcome import Answered, Died, Hung, Outcome
+from recovery.crashlab.possible import added_by, name
 from recovery.crashlab.programs import Command
 from recovery.crashlab.shown import as_shown
 from recovery.crashlab.tree import write_tree

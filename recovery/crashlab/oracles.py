@@ -15,19 +15,17 @@ answer that returns or yields a line for each thing that is wrong, or raises `As
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from enum import Enum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from recovery.crashlab.history import NEVER, shortly
+from recovery.crashlab.history import shortly
+from recovery.crashlab.possible import ABSENT, added_by, contrary, name, possible, writes_of
 from recovery.crashlab.shown import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from recovery.crashlab.history import History, Op, Value
+    from recovery.crashlab.history import History, Value
     from recovery.crashlab.shown import Key, Shown
 
     Check = Callable[[History, Any], "Iterable[str] | str | None"]
@@ -51,93 +49,14 @@ class Oracle(Protocol):
         """What is wrong, if anything is."""
 
 
-class Nothing(Enum):
-    """The value of a key that has none."""
-
-    HERE = "nothing"
-
-    def __repr__(self) -> str:
-        return self.value
-
-
-ABSENT = Nothing.HERE
-
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """An operation, as it is seen by one key."""
-
-    op: Op
-    value: Value | Nothing
-
-
-@lru_cache(maxsize=4)
-def _writes(history: History) -> dict[Key, list[_Write]]:
-    """For each key that was ever added, everything that gave it a value or took it away."""
-    found: defaultdict[Key, list[_Write]] = defaultdict(list)
-    for op in history.of("add", "add_all"):
-        for key, value in added_by(op):
-            found[key].append(_Write(op, value))
-    for op in history.of("delete"):
-        for key, writes in found.items():
-            if key[: len(op.args)] == op.args:
-                writes.append(_Write(op, ABSENT))
-    return found
-
-
-def added_by(op: Op) -> list[tuple[Key, Value]]:
-    """The keys of an `add` or an `add_all`, each with its value."""
-    if op.kind == "add":
-        return [(op.args[:-1], op.args[-1])]
-    pairs: Any = op.args[1]
-    return [(key, value) for key, value in pairs]
-
-
-def _possible(writes: list[_Write]) -> list[Value | Nothing]:
-    """What the key may have now: the value of any write that no other is known to have followed.
-
-    One is known to have followed another when it was asked for after the other's answer, and was answered.
-    """
-    begun_last = max((write.op.invoked for write in writes if write.op.is_acked), default=-1)
-    possible = [write.value for write in writes if write.op.acked > begun_last]
-    return possible if begun_last >= 0 else [*possible, ABSENT]
-
-
-def settled(history: History) -> list[tuple[Key, list[_Write]]]:
-    """The keys that must have one certain value now, each with the writes that could have made it."""
-    found = []
-    for key, writes in _writes(history).items():
-        begun_last = max((write.op.invoked for write in writes if write.op.is_acked), default=-1)
-        last = [write for write in writes if write.op.acked > begun_last]
-        if begun_last >= 0 and len(last) == 1 and last[0].value is not ABSENT:
-            found.append((key, last))
-    return found
-
-
-def _contrary(
-    history: History, shown: Shown
-) -> Iterator[tuple[Key, Value | Nothing | Unreadable, list[Any]]]:
-    """Each key that shows what it cannot have, with what it could."""
-    for key, writes in _writes(history).items():
-        value = shown.entries.get(key, ABSENT)
-        possible = _possible(writes)
-        if value not in possible:
-            yield key, value, possible
-
-
-def name(key: Key) -> str:
-    """A key for people."""
-    return shortly(key[0]) if len(key) == 1 else f"({', '.join(map(shortly, key))})"
-
-
 @dataclass(frozen=True, slots=True)
 class Durable:
     """What was acknowledged is there, with its exact value, and can be read."""
 
     def breaches(self, history: History, shown: Shown) -> Iterator[Breach]:
-        for key, value, possible in _contrary(history, shown):
+        for key, value, may_be in contrary(history, shown):
             if value is ABSENT:
-                yield Breach("LOST", f"{name(key)}, acknowledged as {shortly(possible[-1])}")
+                yield Breach("LOST", f"{name(key)}, acknowledged as {shortly(may_be[-1])}")
             elif isinstance(value, Unreadable):
                 yield Breach("UNREADABLE", f"{name(key)}: {value.reason}")
 
@@ -147,7 +66,7 @@ class NoFabrication:
     """Nothing is there that nobody asked for, nor an older value than the last that was acknowledged."""
 
     def breaches(self, history: History, shown: Shown) -> Iterator[Breach]:
-        written = _writes(history)
+        written = writes_of(history)
         for key, value in shown.entries.items():
             if isinstance(value, Unreadable):
                 continue
@@ -155,8 +74,8 @@ class NoFabrication:
                 yield Breach("FABRICATED", f"{name(key)} shows {shortly(value)}; nobody added it")
             elif value not in [write.value for write in written[key]]:
                 yield Breach("FABRICATED", f"{name(key)} shows {shortly(value)}, which it never was")
-            elif value not in (possible := _possible(written[key])) and set(possible) != {ABSENT}:
-                yield Breach("STALE", f"{name(key)} shows {shortly(value)}, not {shortly(possible[-1])}")
+            elif value not in (may_be := possible(written[key])) and set(may_be) != {ABSENT}:
+                yield Breach("STALE", f"{name(key)} shows {shortly(value)}, not {shortly(may_be[-1])}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +83,8 @@ class NoResurrection:
     """What was deleted, and that acknowledged, stays away."""
 
     def breaches(self, history: History, shown: Shown) -> Iterator[Breach]:
-        for key, value, possible in _contrary(history, shown):
-            if value is not ABSENT and set(possible) == {ABSENT}:
+        for key, value, may_be in contrary(history, shown):
+            if value is not ABSENT and set(may_be) == {ABSENT}:
                 yield Breach("RESURRECTED", f"{name(key)} is back, its delete was acknowledged")
 
 
@@ -174,7 +93,7 @@ class Atomic:
     """Of what was to be added together there is all or nothing."""
 
     def breaches(self, history: History, shown: Shown) -> Iterator[Breach]:
-        written = _writes(history)
+        written = writes_of(history)
         for op in history.of("add_all"):
             mine = [key for key, _ in added_by(op) if len(written[key]) == 1]
             missing = [key for key in mine if key not in shown.entries]
@@ -193,7 +112,7 @@ class PrefixPerStream:
 
     def breaches(self, history: History, shown: Shown) -> Iterator[Breach]:
         first_missing: dict[Value, Key] = {}
-        for key, writes in _writes(history).items():
+        for key, writes in writes_of(history).items():
             if any(write.value is ABSENT for write in writes):
                 continue
             if key not in shown.entries:
@@ -330,9 +249,7 @@ Rule = (
 DEFAULT: tuple[Oracle, ...] = (Durable(), NoFabrication(), NoResurrection(), Atomic())
 
 __all__ = [
-    "ABSENT",
     "DEFAULT",
-    "NEVER",
     "Atomic",
     "Breach",
     "Checked",
@@ -351,6 +268,4 @@ __all__ = [
     "PrefixPerStream",
     "ReadStays",
     "Rule",
-    "added_by",
-    "settled",
 ]

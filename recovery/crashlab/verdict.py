@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from recovery.crashlab.history import History, Op, shortly
 from recovery.crashlab.oracles import (
-    ABSENT,
     Breach,
     Durable,
     FencedStays,
@@ -20,17 +19,17 @@ from recovery.crashlab.oracles import (
     NoFabrication,
     NoResurrection,
     OpenSucceedsOrNamed,
-    added_by,
-    name,
 )
 from recovery.crashlab.outcome import Answered, Died, Hung, Outcome, Refused
+from recovery.crashlab.possible import ABSENT, added_by, name
 from recovery.crashlab.shown import Shown, Unreadable, as_shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from recovery.crashlab.history import Value
-    from recovery.crashlab.oracles import Nothing, Oracle
+    from recovery.crashlab.oracles import Oracle
+    from recovery.crashlab.possible import Nothing
     from recovery.crashlab.shown import Key
 
 _ANY_ERROR = OpenSucceedsOrNamed()

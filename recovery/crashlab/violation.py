@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from recovery.crashlab import oracles, tree
+from recovery.crashlab import possible, tree
 from recovery.crashlab.history import to_json
 from recovery.crashlab.programs import Command
 
@@ -123,7 +123,7 @@ def _repro(violation: Violation) -> str:
     recover = violation.spec.recover
     command = list(recover.arguments) if isinstance(recover, Command) else None
     pickled = b"" if command else cloudpickle.dumps(recover)
-    must = [(key, writes[-1].value) for key, writes in oracles.settled(violation.sighting.history)]
+    must = [(key, writes[-1].value) for key, writes in possible.settled(violation.sighting.history)]
     return (
         _REPRO.read_text()
         .replace('"THE CAUSE"', repr(violation.numbers.cause))

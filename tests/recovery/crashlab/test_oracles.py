@@ -18,8 +18,8 @@ from recovery.crashlab.oracles import (
     NoFabrication,
     NoResurrection,
     PrefixPerStream,
-    settled,
 )
+from recovery.crashlab.possible import settled
 from recovery.crashlab.profile import PROFILES
 from recovery.crashlab.shown import Shown, Unreadable
 from recovery.crashlab.spec import specify
