@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 import cloudpickle
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType, TracebackType
 
-    from recovery.crashlab.layers.task import Message, Task
+    from recovery.crashlab.layers.task import Task
     from recovery.crashlab.spec import Spec
 
 
+_Said = TypeVar("_Said")
 _WORKER = "from recovery.crashlab.worker import main; main()"
 
 
@@ -51,7 +52,7 @@ class Crew:
         self._stack.__exit__(kind, error, trace)
 
     def run(
-        self, tasks: Sequence[Task], listen: Callable[[Message], None], tick: Callable[[], None]
+        self, tasks: Sequence[Task[_Said]], listen: Callable[[_Said], None], tick: Callable[[], None]
     ) -> list[Over]:
         """One task for each worker, all at once; what they say is heard as it comes."""
         selector, over = selectors.DefaultSelector(), []
@@ -61,23 +62,24 @@ class Crew:
                 selector.register(worker.answers, selectors.EVENT_READ, worker)
             while selector.get_map():
                 for key, _ in selector.select(0.2):
-                    message = self._heard(key.data)
-                    if isinstance(message, Over):
-                        over.append(message)
+                    said = self._heard(key.data)
+                    if isinstance(said, Over):
+                        over.append(said)
                         selector.unregister(key.fileobj)
                     else:
-                        listen(message)
+                        listen(said)
                 tick()
         return over
 
-    def _heard(self, worker: _Worker) -> Message | Over:
+    def _heard(self, worker: _Worker) -> Any:
+        """What its task says, or the word that it is over."""
         try:
             message = wire.receive(worker.answers)
         except EOFError:
             raise LabError("a worker is gone; its last words are on standard error") from None
         if isinstance(message, Failed):
             raise LabError(f"{message.error}\n{message.where}")
-        return message  # type: ignore[no-any-return]
+        return message
 
 
 class _Worker:

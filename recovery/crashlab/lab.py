@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import re
@@ -13,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING
 
-from recovery.crashlab import preload
+from recovery.crashlab import preload, sightings
 from recovery.crashlab.crew import Crew, LabError
 from recovery.crashlab.layers.catalogue import LAYERS, Layer
 from recovery.crashlab.layers.examine import Examined, ExamineTask
@@ -26,7 +25,6 @@ from recovery.crashlab.programs import name_of
 from recovery.crashlab.report import page
 from recovery.crashlab.spec import specify
 from recovery.crashlab.timeline import numbers_of
-from recovery.crashlab.tree import digest
 from recovery.crashlab.violation import VIOLATIONS, forget
 
 if TYPE_CHECKING:
@@ -202,8 +200,8 @@ class _Session:
             for place, layer in enumerate(layers):
                 self._layer(crew, layer, layers[place:], recordings)
             self._tell_of_the_others(layers)
-            self.numbers.layers.sort(key=lambda one: [*_REPORTED].index(one.name))
-            groups = _grouped(self.sightings)
+            self.numbers.layers.sort(key=lambda one: [*sightings.REPORTED].index(one.name))
+            groups = sightings.grouped(self.sightings)
             if groups and out is None:
                 out = Path(mkdtemp(prefix="crash-report-"))
             self.out = out
@@ -221,8 +219,8 @@ class _Session:
         found: list[Recorded] = []
         started = time.monotonic()
         crew.run(
-            [RecordTask(tapes)],  # type: ignore[list-item]
-            found.append,  # type: ignore[arg-type]
+            [RecordTask(tapes)],
+            found.append,
             lambda: self._say("record", {"workloads": len(found)}, started),
         )
         for one in found:
@@ -275,7 +273,7 @@ class _Session:
 
     def _say(self, layer: str, counts: Mapping[str, int], started: float) -> None:
         now = time.monotonic()
-        violations = len(_grouped(self.sightings))
+        violations = len(sightings.grouped(self.sightings))
         first = self.sightings[0] if self.sightings else None
         told = f"{first.breach} · {first.call} · {first.how}" if first else ""
         self.progress(
@@ -288,31 +286,17 @@ class _Session:
         self, crew: Crew, groups: Sequence[Sequence[Sighting]], recordings: tuple[Recording, ...], out: Path
     ) -> None:
         found: list[Examined] = []
-        chosen = [(_simplest(group), len(group)) for group in _in_turns(groups)[:VIOLATIONS_MAX]]
+        chosen = [
+            (sightings.simplest(group), len(group)) for group in sightings.in_turns(groups)[:VIOLATIONS_MAX]
+        ]
         task = ExamineTask(tuple(chosen), recordings, out)
         started = time.monotonic()
         crew.run(
-            [task],  # type: ignore[list-item]
-            found.append,  # type: ignore[arg-type]
+            [task],
+            found.append,
             lambda: self._say("examine", {"written down": len(found)}, started),
         )
-        self.numbers.violations = _merged([one.numbers for one in found])
-
-
-_REPORTED = {"model": 0, "kill": 1, "errors": 2, "nested": 3, "rot": 4, "cut": 5}
-"""The order in which layers are told of."""
-
-
-def _merged(found: Sequence[ViolationNumbers]) -> list[ViolationNumbers]:
-    """Those that lose alike are one: they are most likely the same bug, and the first is the simplest."""
-    merged: dict[tuple[str, ...], ViolationNumbers] = {}
-    for one in sorted(found, key=lambda one: (_REPORTED[one.layer], len(one.lost), one.at or math.inf)):
-        told = " ".join(one.lost) or f"{one.layer} {one.cause}"
-        alike = one.kind, re.sub(r"\d+", "#", told)
-        first = merged.setdefault(alike, one)
-        if first is not one:
-            merged[alike] = replace(first, count=first.count + one.count)
-    return list(merged.values())
+        self.numbers.violations = sightings.merged([one.numbers for one in found])
 
 
 @dataclass
@@ -352,36 +336,6 @@ def write_report(numbers: LabNumbers, out: Path) -> None:
     }
     numbers.write(out / "report.json")
     (out / "report.html").write_text(page.render(numbers, traces), encoding="utf-8")
-
-
-def _grouped(sightings: Sequence[Sighting]) -> list[list[Sighting]]:
-    groups: dict[tuple[str, ...], list[Sighting]] = {}
-    for sighting in sightings:
-        groups.setdefault(sighting.signature, []).append(sighting)
-    return list(groups.values())
-
-
-def _in_turns(groups: Sequence[Sequence[Sighting]]) -> list[Sequence[Sighting]]:
-    """One of each layer after the other: many of one must not hide those of another."""
-    drawn: list[tuple[int, int, Sequence[Sighting]]] = []
-    met: dict[str, int] = {}
-    for group in sorted(groups, key=lambda group: group[0].signature):
-        layer = group[0].layer
-        met[layer] = met.get(layer, -1) + 1
-        drawn.append((met[layer], _REPORTED[layer], group))
-    return [group for _, _, group in sorted(drawn, key=lambda one: one[:2])]
-
-
-def _simplest(group: Sequence[Sighting]) -> Sighting:
-    """Always the same one, whichever worker was faster."""
-    first = min(map(_told, group))
-    alike = [one for one in group if _told(one) == first]
-    return alike[0] if len(alike) == 1 else min(alike, key=lambda one: digest(one.image))
-
-
-def _told(sighting: Sighting) -> tuple[int, str, int, str, str]:
-    crashes = len(sighting.crashes)
-    return crashes, sighting.workload, sighting.at, f"{sighting.breach}", sighting.how
 
 
 def _rate(over: Sequence[Over]) -> float:

@@ -84,13 +84,13 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
         bench = Bench(spec, runner, Judge(spec, runner))
         while True:
             try:
-                task: Task = wire.receive(orders)
+                task: Task[Message] = wire.receive(orders)
             except EOFError:
                 return
             wire.send(answers, _done(task, bench, Voice(answers)))
 
 
-def _done(task: Task, bench: Bench, voice: Voice) -> Over | Failed:
+def _done(task: Task[Message], bench: Bench, voice: Voice) -> Over | Failed:
     started, recoveries = time.monotonic(), bench.runner.recoveries
     try:
         with ExitStack() as stack:

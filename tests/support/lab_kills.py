@@ -56,7 +56,7 @@ class Kills:
         self._place = TemporaryDirectory(prefix="tapes-")
         self._crew = Crew(lab.spec, 1)
         place = Path(self._place.name)
-        self._crew.run([RecordTask(place)], lambda _: None, lambda: None)  # type: ignore[list-item]
+        self._crew.run([RecordTask(place)], lambda _: None, lambda: None)
         self.recordings = tuple(Recording(name, place / f"{name}.tape") for name in lab.spec.workloads)
 
     def __enter__(self) -> Self:

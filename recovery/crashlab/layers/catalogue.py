@@ -15,7 +15,7 @@ from recovery.crashlab.layers.rot import RotTask
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.crashlab.layers.task import Recording, Share, Task
+    from recovery.crashlab.layers.task import Message, Recording, Share, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Layer:
     about: str
     weight: float
     """Its share of a budget, beside the others'."""
-    make: Callable[[tuple[Recording, ...], Share], Task]
+    make: Callable[[tuple[Recording, ...], Share], Task[Message]]
     why_not: Callable[[], str] = lambda: ""
     """Why it cannot run here."""
     counts: str = ""

@@ -54,7 +54,7 @@ def replayed(violation: Violation) -> Replayed:
     """What comes of trying again, in a process of its own. `LabError` when it cannot be tried."""
     found: list[Replayed] = []
     with Crew(violation.spec, 1) as crew:
-        crew.run([ReplayTask(violation)], found.append, lambda: None)  # type: ignore[arg-type,list-item]
+        crew.run([ReplayTask(violation)], found.append, lambda: None)
     return found[0]
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from recovery.crashlab.tree import Tree
 
 _Item = TypeVar("_Item")
+Said_co = TypeVar("Said_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +167,10 @@ class Bench:
         return self.spec.ignored
 
 
-class Task(Protocol):
-    """One layer's work for one worker."""
+class Task(Protocol[Said_co]):
+    """Work for one worker; a layer's says messages."""
 
-    def work(self, bench: Bench) -> Iterator[Message]:
+    def work(self, bench: Bench) -> Iterator[Said_co]:
         """Does it, saying what it does as it goes on."""
 
 
