@@ -178,7 +178,7 @@ RECOVERY_MAY_SEE: dict[str, set[str]] = {
         "replaying",
         "view",
     },
-    "verify": {"chain", "decision", "lineage"},
+    "verify": {"chain", "decision", "lineage", "placing"},
     "page": set(),
     "audit": {
         "chain",
