@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import indexes
 import lmdb
 import numpy as np
 import pytest
+from lmdb_images import unsynced
 
 from recovery.audit import index_rows, index_scan
 from recovery.audit.drill_index import DrillIndex
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG = 1 << 32
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of what is written here has to be durable."""
+    monkeypatch.setattr(lmdb, "open", unsynced)
 
 
 def scan(path: Path, steps: Mapping[int, int] | None = None) -> IndexPart:
@@ -82,7 +90,7 @@ def test_parts_put_together_are_the_whole(tmp_path: Path, monkeypatch: pytest.Mo
     planned = plan_index(str(tmp_path / "index"), 3)
     assert len(planned) > 3
     assert [planned[0][0], planned[-1][1]] == [0, ID_MAX]
-    assert all(before[1] + 1 == behind[0] for before, behind in zip(planned, planned[1:], strict=False))
+    assert all(before[1] + 1 == behind[0] for before, behind in pairwise(planned))
     parts = [ScanIndex(str(tmp_path / "index"), first, last).run(Pace()) for first, last, _ in planned]
     whole = scan(tmp_path)
     assert [part.count for part in parts] == [rows for _, _, rows in planned]
@@ -171,11 +179,9 @@ def test_keys_that_are_no_ledger_are_told(tmp_path: Path, key: bytes, ledger_id:
     indexes.put(index, {7: [(0, LOG + 5)]})
     index.close()
     put_raw(tmp_path, key, struct.pack(">qq", 0, LOG + 5))
-    flaws = [
-        flaw
-        for first, last, _ in plan_index(str(tmp_path / "index"), 2)
-        for flaw in ScanIndex(str(tmp_path / "index"), first, last).run(Pace()).flaws
-    ]
+    path = str(tmp_path / "index")
+    parts = [ScanIndex(path, first, last).run(Pace()) for first, last, _ in plan_index(path, 2)]
+    flaws = [flaw for part in parts for flaw in part.flaws]
     assert len(flaws) == 1
     assert flaws[0].ledger_id == (ledger_id if len(key) >= 8 else flaws[0].ledger_id)
 

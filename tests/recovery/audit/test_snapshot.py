@@ -1,0 +1,309 @@
+"""A store that is held still, beside a process that goes on writing, and beside none."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import fixtures
+import pytest
+import small_stores
+
+from recovery.audit import links, snapshot
+from recovery.audit.snapshot import hold
+from recovery.founding import Layout
+from recovery.opening import open_store
+from storage import filenames
+from storage.codec import entrylog
+from storage.codec.mark import Mark
+from storage.config import StoreConfig
+from storage.index import NoIndex
+from storage.lmdb_index import LmdbIndex, open_copy
+from storage.outcome import Damaged
+from storage.posix_files import PosixDirectory, open_file
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from recovery.audit.snapshot import Held
+
+WRITER = """
+import sys
+from recovery.opening import open_store
+from storage.config import StoreConfig
+
+CONFIG = StoreConfig(
+    memtable_size_max=128 << 10, entry_size_max=1 << 10, group_size_max=16 << 10, journal_size=64 << 10,
+    entry_log_size_max=64 << 10, journal_max_backups=0, checkpoint_interval_s=None,
+)
+with open_store(sys.argv[1], CONFIG) as store:
+    for line in sys.stdin:
+        for _ in range(int(line)):
+            for ledger_id in (1, 2):
+                store.ledger(ledger_id).append_many([b"payload %d" % one for one in range(200)])
+            store.checkpoint()
+        print("done", flush=True)
+"""
+
+
+class Writer:
+    """Another process that has the store open, and writes as much as it is told."""
+
+    def __init__(self, root: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.write(3)
+
+    def begin(self, checkpoints: int) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{checkpoints}\n")
+        self._process.stdin.flush()
+
+    def wait(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "done\n"
+
+    def write(self, checkpoints: int) -> None:
+        self.begin(checkpoints)
+        self.wait()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        assert self._process.wait() == 0
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    one = Writer(tmp_path / "store")
+    yield one
+    one.close()
+
+
+@contextmanager
+def held(tmp_path: Path, name: str = "store") -> Iterator[Held]:
+    into = tmp_path / "copy"
+    into.mkdir(exist_ok=True)
+    with hold(Layout(PosixDirectory(tmp_path / name)), into) as it:
+        yield it
+
+
+def link_directories(root: Path) -> list[str]:
+    parent = root / filenames.AUDIT_LINKS
+    return sorted(path.name for path in parent.iterdir()) if parent.exists() else []
+
+
+def check_consistent(it: Held) -> None:
+    """Every place in the copy is that of a record in a log that is held, with the ids that it should have."""
+    assert isinstance(it.index, Path)
+    assert it.state is not None
+    assert set(it.log_ids) == set(it.state.log_ends)
+    index = open_copy(it.index)
+    assert isinstance(index, LmdbIndex)
+    for ledger_id in index.ledgers():
+        places = index.places(ledger_id, 0, 1 << 20)
+        assert [entry_id for entry_id, _ in places] == list(range(len(places)))
+        for entry_id, location in places[:: max(1, len(places) // 50)]:
+            with open_file(it.log_path(location >> 32)) as log:
+                ids = log.read(location & 0xFFFF_FFFF, 16)
+            assert (int.from_bytes(ids[:8]), int.from_bytes(ids[8:])) == (ledger_id, entry_id)
+    index.close()
+    assert isinstance(it.mark, Mark)
+    for journal_id in range(
+        max(it.mark.position.journal_id, it.state.mark.journal_id), it.journal_ids[-1] + 1
+    ):
+        assert it.journal_path(journal_id).exists()
+
+
+# ── beside a writer ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_beside_a_writer_that_goes_on_the_picture_is_of_one_moment(tmp_path: Path, writer: Writer) -> None:
+    writer.begin(60)
+    for _ in range(6):
+        with held(tmp_path) as it:
+            assert it.is_live
+            check_consistent(it)
+    writer.wait()
+
+
+def test_what_the_store_removes_meanwhile_is_still_there(tmp_path: Path, writer: Writer) -> None:
+    with held(tmp_path) as it:
+        before = {one: it.journal_path(one).read_bytes()[:512] for one in it.journal_ids}
+        writer.write(5)
+        gone = [one for one in before if not (tmp_path / "store/journal/current" / f"{one:x}.txn").exists()]
+        assert gone
+        assert {one: it.journal_path(one).read_bytes()[:512] for one in it.journal_ids} == before
+        check_consistent(it)
+
+
+def test_links_are_gone_when_it_has_ended(tmp_path: Path, writer: Writer) -> None:
+    with held(tmp_path):
+        assert len(link_directories(tmp_path / "store")) == 1
+    assert not (tmp_path / "store" / filenames.AUDIT_LINKS).exists()
+    writer.write(1)
+
+
+def test_two_audits_have_links_of_their_own(tmp_path: Path, writer: Writer) -> None:
+    with held(tmp_path) as first:
+        (tmp_path / "other").mkdir()
+        with hold(Layout(PosixDirectory(tmp_path / "store")), tmp_path / "other"):
+            assert len(link_directories(tmp_path / "store")) == 2
+        assert len(link_directories(tmp_path / "store")) == 1
+        assert all(first.log_path(one).exists() for one in first.log_ids)
+    writer.write(1)
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from recovery.audit.snapshot import hold
+from recovery.founding import Layout
+from storage.posix_files import PosixDirectory
+
+with hold(Layout(PosixDirectory(sys.argv[1])), Path(sys.argv[2])):
+    os._exit(9)
+"""
+
+
+def test_what_a_killed_audit_leaves_is_ignored_by_the_store_and_removed_by_the_next(
+    tmp_path: Path, writer: Writer
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "store"), str(tmp_path / "theirs")], check=False
+    )
+    assert killed.returncode == 9
+    (left,) = link_directories(tmp_path / "store")
+    writer.write(1)
+    with held(tmp_path):
+        assert left not in link_directories(tmp_path / "store")
+    assert link_directories(tmp_path / "store") == []
+
+
+def test_a_store_opens_beside_what_a_killed_audit_has_left(tmp_path: Path) -> None:
+    root = small_stores.make(tmp_path / "store")
+    made = links.make_links(str(root))
+    made.hold(str(root / "ledgers/current"), ["0.log"])
+    made._lock.close()
+    with open_store(root) as store:
+        assert (store.opened.findings, store.opened.unknown) == ((), ())
+    assert len(link_directories(root)) == 1
+    with held(tmp_path):
+        assert link_directories(root) == []
+
+
+def test_where_files_cannot_be_linked_it_goes_on_and_says_so(
+    tmp_path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "another file system")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    with held(tmp_path) as it:
+        assert any("another file system" in note for note in it.notes)
+        assert all(it.log_path(one).parent.name == filenames.CURRENT for one in it.log_ids)
+    writer.write(1)
+
+
+def test_a_writer_that_comes_while_it_is_copied_makes_it_begin_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_stores.make(tmp_path / "store")
+    copy, copied = LmdbIndex.copy, []
+
+    def late(index: LmdbIndex, path: os.PathLike[str]) -> bool:
+        is_good = copy(index, path)
+        copied.append(path)
+        return is_good and len(copied) > 2
+
+    monkeypatch.setattr(LmdbIndex, "copy", late)
+    with held(tmp_path) as it:
+        assert it.index == copied[-1]
+        check_consistent(it)
+    assert len(copied) == 3
+
+
+def test_a_log_that_no_checkpoint_has_completed_is_not_covered_and_that_is_told(
+    tmp_path: Path, writer: Writer
+) -> None:
+    unfinished = tmp_path / "store/ledgers/current/ffff.log"
+    unfinished.write_bytes(entrylog.encode_header())
+    with held(tmp_path) as it:
+        assert 0xFFFF not in it.log_ids
+        assert any("ffff.log" in note for note in it.notes)
+    unfinished.unlink()
+    writer.write(1)
+
+
+# ── beside none ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def listing(root: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in root.rglob("*")}
+
+
+def test_of_a_store_that_nobody_has_open_nothing_is_changed(tmp_path: Path) -> None:
+    root = small_stores.make(tmp_path / "store")
+    before = listing(root)
+    with held(tmp_path) as it:
+        assert not it.is_live
+        assert listing(root) == before
+        check_consistent(it)
+        assert it.notes == ()
+    assert listing(root) == before
+
+
+@pytest.mark.parametrize("name", ["01_clean", "04a_fence_lac_crash"])
+def test_a_bookie_s_directory_has_no_index_of_ours(tmp_path: Path, name: str) -> None:
+    (tmp_path / "copy").mkdir()
+    root = fixtures.bookie(name) / "bookie"
+    with hold(Layout(PosixDirectory(root)), tmp_path / "copy") as it:
+        assert (it.is_live, it.state, dict(it.rows)) == (False, None, {})
+        assert isinstance(it.index, NoIndex)
+        assert [it.journal_path(one) for one in it.journal_ids] == fixtures.journals(name)
+        assert len(it.log_ids) == len(fixtures.entry_logs(name))
+
+
+def test_a_damaged_index_is_told_and_not_copied(tmp_path: Path) -> None:
+    root = small_stores.make(tmp_path / "store")
+    data = root / "ledgers/current/index/data.mdb"
+    damaged = bytearray(data.read_bytes())
+    damaged[-2000] ^= 1
+    data.write_bytes(damaged)
+    with held(tmp_path) as it:
+        assert isinstance(it.index, Damaged)
+        assert list((tmp_path / "copy").iterdir()) == []
+        assert it.log_ids
+
+
+def test_one_process_may_not_look_at_what_it_has_open_itself(tmp_path: Path) -> None:
+    with (
+        open_store(tmp_path / "store", StoreConfig()),
+        pytest.raises(OSError, match="already open"),
+        held(tmp_path),
+    ):
+        pass
+
+
+def test_attempts_end_when_a_named_file_stays_missing(
+    tmp_path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    look = snapshot._Holding._look
+    monkeypatch.setattr(snapshot._Holding, "_look", lambda it: looks.append(0) or look(it))
+    monkeypatch.setattr(snapshot._Holding, "_missing", lambda *_: {"1.log"})
+    with held(tmp_path):
+        assert len(looks) == 2
+    writer.write(1)
