@@ -36,6 +36,7 @@ ADAPTERS = {
     "lmdb_leaves",
     "lmdb_walk",
     "mapped_file",
+    "page_snapshot",
     "page_sums",
     "posix_files",
 }

@@ -26,7 +26,8 @@ from storage.index_state import IndexState
 from storage.lmdb_environment import Batch, LmdbEnvironment, Run
 from storage.lmdb_index import LmdbIndex, LmdbPlace
 from storage.outcome import Damaged, Flaw
-from storage.page_sums import PageSums, Snapshot
+from storage.page_snapshot import Snapshot
+from storage.page_sums import PageSums
 from storage.posix_files import PosixDirectory
 from storage.row import LedgerRow
 

@@ -29,7 +29,8 @@ from recovery.crashlab import (
 from storage import page_sums
 from storage.codec import page_sums as codec
 from storage.outcome import Damaged, Flaw
-from storage.page_sums import PageSums, Snapshot
+from storage.page_snapshot import Snapshot
+from storage.page_sums import PageSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
