@@ -85,8 +85,8 @@ class Types:
     @property
     def were_right(self) -> bool:
         """Whether what an entry was verified with is what is known of its ledger now."""
-        believed = self._first_told | self._settled
-        return all(self._told(ledger_id) is kind for ledger_id, kind in believed.items())
+        believed = (*self._first_told.items(), *self._settled.items())
+        return all(self._told(ledger_id) is kind for ledger_id, kind in believed)
 
     def believe(self, before: Types) -> None:
         """What another walk over the same entries was told in the end is known from the beginning."""
@@ -157,7 +157,7 @@ class Block:
         widths = np.array([0 if kind is None else kind.width for kind in kinds])[inverse]
         found = np.zeros(len(self), dtype=np.uint64)
         for width, size in ((_WORD, _WORD), (_WIDE, _WIDE), (DigestType.MAC.width, _WIDE)):
-            (of_it,) = ((widths == width) & (sizes >= width)).nonzero()
+            (of_it,) = (widths == width).nonzero()
             found[of_it] = self._items(size)[begins[of_it]].view(f">u{size}")
         for index in ((widths == 0) | (sizes < widths)).nonzero()[0].tolist():
             found[index] = crc32c(self.body(index))

@@ -40,7 +40,7 @@ class FlawList:
             self._add_confirmed(flaw)
             return
         kept = self._kept.setdefault(flaw.kind, _Kept())
-        if len(kept.exact) < EXACT_MAX and flaw.count == 1 and kept.rest is None:
+        if len(kept.exact) < EXACT_MAX and kept.rest is None:
             kept.exact.append(flaw)
         elif kept.rest is None:
             kept.rest = replace(flaw, ledger_id=None, entry_id=None, detail=_more(flaw.count))

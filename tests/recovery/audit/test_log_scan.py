@@ -21,11 +21,16 @@ from recovery.audit.task import Pace
 from recovery.audit.ways import Ways
 from recovery.verify.parts import FlawKind, LogPart
 from recovery.verify.runs import mix, pack_place
+from storage import entrylog_scan
 from storage.entry import DigestType
 from storage.outcome import EndOfData, Flaw, Torn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from storage.entrylog_reader import EntryLogReader
+    from storage.entrylog_scan import LogItem
 
 CRC32C, CRC32, MAC, DUMMY = DigestType.CRC32C, DigestType.CRC32, DigestType.MAC, DigestType.DUMMY
 OURS = Ways(presumed=CRC32C)
@@ -196,6 +201,68 @@ def test_a_file_that_shrinks_meanwhile_is_an_error() -> None:
         scan(Shrinking(log_of().file()), ScanLog("x", 7, 0, 1 << 40, OURS), Pace())
 
 
+@pytest.fixture
+def careful_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The places from which the careful walk was asked."""
+    places: list[int] = []
+    items = entrylog_scan.items
+
+    def counted(reader: EntryLogReader, start: int = 1024) -> Iterator[LogItem]:
+        places.append(start)
+        return items(reader, start)
+
+    monkeypatch.setattr(entrylog_scan, "items", counted)
+    return places
+
+
+def long_log(kind: DigestType = CRC32C) -> Log:
+    """A stretch of records of one size, and one of many sizes."""
+    log = Log()
+    for entry_id in range(3000):
+        log.add(record(entry_id % 3, entry_id // 3, b"x" * (100 if entry_id < 1500 else 4 + entry_id % 80), kind))
+    return log
+
+
+@pytest.mark.parametrize("ways", [OURS, A_BOOKIE_S], ids=["ours", "bookie"])
+def test_plain_entries_are_proven_without_the_careful_walk(
+    ways: Ways, careful_steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_walk, "CHUNK_SIZE", 64 << 10)
+    monkeypatch.setattr(chunk_types, "judge", None)
+    log = long_log()
+    end = len(log.data)
+    part = fast(log.seal().file(), ways)
+    assert careful_steps == [end, len(log.data)]
+    assert part.records == 3000
+
+
+def test_a_bad_entry_is_all_that_is_looked_at_carefully(careful_steps: list[int]) -> None:
+    log = long_log()
+    part = fast(flipped(log.file(), log.places[1000] + 60), OURS)
+    assert careful_steps == [log.places[1000], len(log.data)]
+    assert len(part.flaws) == 1
+
+
+@pytest.mark.parametrize("kind", [CRC32, MAC, DUMMY])
+def test_what_is_declared_needs_no_careful_look(kind: DigestType, careful_steps: list[int]) -> None:
+    part = fast(long_log(kind).file(), Ways(dict.fromkeys(range(3), kind), password=PASSWORD))
+    assert careful_steps == [part.exit]
+    assert part.flaws == ()
+
+
+@pytest.mark.parametrize(("kind", "looks"), [(CRC32, 4), (MAC, 16), (DUMMY, 16)])
+def test_a_few_entries_settle_the_type_of_a_ledger(
+    kind: DigestType, looks: int, careful_steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_types, "UNKNOWN_MAX", 12)
+    log = Log()
+    for entry_id in range(600):
+        log.add(record(entry_id % 3, entry_id // 3, b"x" * 50, kind))
+    part = fast(log.file(), A_BOOKIE_S)
+    assert part.types == dict.fromkeys(range(3), kind)
+    assert 3 * looks <= len(careful_steps) <= 3 * looks + 12
+
+
 # ── flaws ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -320,6 +387,21 @@ def test_late_evidence_counts_for_the_first_entry_too() -> None:
         log.add(record(1, entry_id, b"x" * 60))
     (flaw,) = fast(flipped(log.file(), log.places[1] + 70), A_BOOKIE_S).flaws
     assert (flaw.kind, flaw.entry_id) == (FlawKind.DIGEST, 5)
+
+
+def test_a_first_guess_at_a_type_is_taken_back() -> None:
+    log = Log().add(record(0, 0, b"x" * 60, DUMMY, length=40))
+    for entry_id in range(1, 30):
+        log.add(record(0, entry_id, b"x" * 60, DUMMY, length=40 + 60 * entry_id))
+    told, declared = fast(log.file(), A_BOOKIE_S), fast(log.file(), Ways({0: DUMMY}))
+    assert told.types == {0: DUMMY}
+    assert differences(told, declared) == []
+
+
+def test_a_ledger_is_doubted_beside_declared_ones_too() -> None:
+    log = typed(CRC32, CRC32)
+    part = fast(flipped(log.file(), log.places[9] + 4 + 3), Ways({0: CRC32, 1: CRC32}))
+    assert [(flaw.kind, flaw.offset) for flaw in part.flaws] == [(FlawKind.DOUBT, log.places[9])]
 
 
 def test_the_digest_of_an_entry_without_one_is_that_of_all_its_bytes() -> None:

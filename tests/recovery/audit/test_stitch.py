@@ -99,6 +99,16 @@ def test_what_ends_in_front_of_a_range_ends_for_all_that_follow(
     assert len(stitch.stitch(parts).parts) == counting
 
 
+def test_a_range_that_ends_inside_a_hole_takes_nothing_behind_it() -> None:
+    log = log_of()
+    hole = len(log.data)
+    log.data += b"\xff" * 4
+    log.add(record(1, 9, b"behind"))
+    part = fast(log.file(), OURS, 0, hole + 2)
+    assert (part.exit, part.records, part.stop) == (hole + 4, 12, None)
+    assert [(flaw.offset, flaw.end) for flaw in part.flaws] == [(hole, hole + 4)]
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_damaged_logs_in_ranges_are_the_same_as_in_one(block: int) -> None:
     for seed in range(block * 40, block * 40 + 40):
