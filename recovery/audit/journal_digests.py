@@ -6,6 +6,7 @@ framing holds. Where it is lost, it is found again as an opening would: see `sto
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from storage.codec.digest import DigestCheck
 from storage.codec.entry import IDS
 from storage.journal_proof import has_swallowed, proof_behind
 from storage.journal_reader import StoredPadding, StoredRecord
-from storage.journal_scan import learn_digest_types
+from storage.journal_scan import Owner, learn_digest_types
 from storage.outcome import Damaged, EndOfData, Flaw
 from storage.position import LENGTH_WORD_SIZE
 
@@ -44,6 +45,7 @@ class DigestWalk:
         self._reader = reader
         self._file = file
         self._mark = scan.start
+        self._scan_is_a_bookie_s = scan.owner is Owner.BOOKIE
         self._taken = taken
         self._framing = Framing(reader, taken.verifier, reader.size)
         self._is_lost = False
@@ -128,11 +130,16 @@ class DigestWalk:
 
     def _pass(self, chunk: Chunk) -> int:
         """Takes what is sound of it; answers where the walk goes on."""
+        swollen = _filled_padding(chunk) if self._scan_is_a_bookie_s else None
         judged, digests = self._judge(chunk)
         doubtful = judged.doubtful + [index for some in judged.unverified.values() for index in some.tolist()]
         index_of = {int(chunk.numbers[index]): index for index in doubtful}
         bad, behind, count = [], chunk.end, len(chunk.framed.begins)
-        for number in sorted({*chunk.others, *index_of}):
+        if swollen is not None:
+            count = bisect_left(chunk.framed.begins, swollen - chunk.offset)
+            behind = self._resume(self._next_place(swollen + 1))
+            self.flaws.append(FlawAt(FlawKind.HOLE, Flaw.NOT_ZERO, swollen, behind, detail="padding"))
+        for number in (one for one in sorted({*chunk.others, *index_of}) if one < count):
             index = index_of.get(number)
             around = self._special(chunk, number) if index is None else self._entry(chunk, index, digests)
             if around is None:
@@ -201,3 +208,14 @@ class DigestWalk:
 
     def _wrong(self, item: StoredRecord, kind: FlawKind, damage: Damaged) -> Around:
         return self._framing.around_record(item, kind, damage, self._next_place)
+
+
+def _filled_padding(chunk: Chunk) -> int | None:
+    """Where the first padding record begins that is not all zeros, as a bookie's always is.
+
+    One whose length has grown has swallowed records, and nobody else would notice.
+    """
+    for start, end in chunk.framed.paddings:
+        if any(chunk.data[start + codec.PREFIX_SIZE : end]):
+            return chunk.offset + start
+    return None

@@ -71,6 +71,7 @@ class SealedWalk:
                 yield self._note(Sound(at, end))
             if isinstance(stop, EndOfData):
                 self._is_reached |= end == self._scan.start
+                yield from map(self._note, self._up_to_the_mark(end))
                 return
             again = self._behind_damage(end)
             if again is None:
@@ -94,12 +95,14 @@ class SealedWalk:
 
     def _passed(self, at: int, stop: Stop | None = None) -> tuple[int, Stop]:
         scan = self._scan
+        self._is_reached |= at == scan.start
         if at == scan.start and stop is None:
             return scan.end, scan.stop
         for found in groups(self._reader, at):
             if not isinstance(found, Group):
                 return at, found if stop is None or isinstance(found, EndOfData) else stop
             at, stop = found.end, None
+            self._is_reached |= at == scan.start
             if at == scan.start:
                 return scan.end, scan.stop
         raise AssertionError("groups end with a stop")
@@ -108,14 +111,18 @@ class SealedWalk:
         behind = (found.seal.group_start for found in self._reader.seals_behind(end))
         return next((start for start in behind if start > end), None)
 
+    def _up_to_the_mark(self, end: int) -> Iterator[Gap]:
+        """Up to the mark there was more, whatever stands there now."""
+        mark = min(self._scan.start, self._reader.size)
+        if end < mark:
+            yield Gap(end, mark)
+
     def _tail(self, end: int) -> Iterator[Gap]:
         """What nothing sound follows: before the mark it was durable all the same."""
-        mark, behind = self._scan.start, end_of_data(self._reader, end)
-        if end < mark < behind:
-            yield Gap(end, mark)
-            end = mark
-        if end < behind:
-            yield Gap(end, behind, is_tail=end >= mark)
+        yield from self._up_to_the_mark(end)
+        begin, behind = max(end, self._scan.start), end_of_data(self._reader, end)
+        if begin < behind:
+            yield Gap(begin, behind, is_tail=True)
 
 
 def end_of_data(reader: JournalReader, start: int) -> int:

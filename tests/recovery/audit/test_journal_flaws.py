@@ -363,6 +363,17 @@ def test_a_zeroed_block_of_a_bookie_s_journal_is_named() -> None:
             assert part.flaws[0].offset == hit[0].start
 
 
+def test_padding_of_a_bookie_s_journal_whose_length_has_grown_hides_nothing() -> None:
+    journal = theirs(1)
+    data = journal.file()
+    padding = next(item for item in items(data) if item.is_padding)
+    inside = next(item for item in items(data) if item.start == padding.end)
+    grown = inside.end - padding.start - codec.PREFIX_SIZE
+    part = part_of(change(data, padding.start + 4, struct.pack(">i", grown)), 0, BOOKIE)
+    assert part.flaws
+    assert part.flaws[0].offset == padding.start
+
+
 def test_an_entry_of_a_ledger_that_nothing_speaks_for_is_doubted() -> None:
     """Its ledger id is damaged: the digest of no other ledger tells."""
     journal = theirs(4)
