@@ -216,7 +216,9 @@ class _Survey:
                 offset = None if missing else stamped.offset  # type: ignore[union-attr]
                 name = f"{_directory_name(directory)}/{filenames.COOKIE}"
                 self._complain("CKE-001", file=name, offset=offset, detail=words)
-        if len({founding.id_of(one) for one in found.values()}) > 1:
+        # Of one id in two spellings one is damaged: a bit of a hexadecimal letter makes the other case of it.
+        spelled = {one.instance_id for one in found.values() if one.store_id is None}
+        if len({founding.id_of(one) for one in found.values()}) > 1 or len(spelled) > 1:
             names = " and ".join(_directory_name_of(path) for path in found)
             self._complain("CKE-001", file=filenames.COOKIE, detail=f"{names} belong to different stores")
 

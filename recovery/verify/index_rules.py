@@ -170,9 +170,9 @@ class _Comparison:
         return keep
 
     def findings(self) -> Iterator[Finding]:
-        at, is_there = self._found_at(self._rows["location"])
-        found = self._entries[at]
-        right = is_there & (found["ledger"] == self._rows["ledger"]) & (found["entry"] == self._rows["entry"])
+        at, right = self._found_at(self._rows["location"])
+        found, rows = self._entries[at[right]], self._rows[right]
+        right[right] = (found["ledger"] == rows["ledger"]) & (found["entry"] == rows["entry"])
         yield from self._wrong_rows(self._rows[~right])
         yield from self._doubles()
         for ledger in np.union1d(self._entries["ledger"], self._rows["ledger"]).tolist():
@@ -181,7 +181,7 @@ class _Comparison:
     def _found_at(self, locations: Numbers) -> tuple[Numbers, Any]:
         """The number of the entry that stands at each place, and whether one does."""
         if not len(self._locations):
-            return np.empty(len(locations), dtype=np.int64)[:0], np.zeros(len(locations), dtype=bool)
+            return np.zeros(len(locations), dtype=np.int64), np.zeros(len(locations), dtype=bool)
         at = np.minimum(np.searchsorted(self._locations, locations), len(self._locations) - 1)
         return at, self._locations[at] == locations
 

@@ -7,6 +7,7 @@ the mark a warning, since everything there is in the logs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recovery.chain import Required, judge
@@ -40,7 +41,11 @@ def findings(facts: StoreFacts) -> Iterator[Finding]:
         name = filenames.journal(missing.journal_id)
         yield KINDS["MRK-002"].at(file=name, detail=f"named by {missing.named_by}")
     for part in facts.journals:
-        yield from _of_journal(part, standings.get(part.journal_id))
+        standing = standings.get(part.journal_id)
+        if standing is None:
+            yield from _before_the_mark(part, _vouched(part, facts))
+        else:
+            yield from _of_journal(part, standing, replay_from(facts))
 
 
 def replay_from(facts: StoreFacts) -> JournalPosition:
@@ -114,17 +119,50 @@ def _of_mark_and_index(mark: Mark, facts: StoreFacts) -> Iterator[Finding]:
 # ── the journals ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_journal(part: JournalPart, standing: Standing | None) -> Iterator[Finding]:
-    start = None if standing is None else standing.scan.start
+def _vouched(part: JournalPart, facts: StoreFacts) -> int:
+    """Up to where a later journal's first seal says that this one was durable."""
+    claims = [one.named for one in facts.journals if one.journal_id > part.journal_id and one.named]
+    return max((claim.offset for claim in claims if claim.journal_id == part.journal_id), default=0)
+
+
+def _before_the_mark(part: JournalPart, vouched: int) -> Iterator[Finding]:
+    """A journal that is not replayed any more; its end may have been torn when it was."""
     for flaw in part.flaws:
-        if start is None or flaw.offset < start:
+        yield _located("JRN-005", part, flaw)
+    for flaw in part.tail:
+        yield _located("JRN-005" if flaw.offset < vouched else "JRN-001", part, flaw)
+    told = max((flaw.end for flaw in (*part.flaws, *part.tail)), default=0)
+    if max(part.scan.end, told) < vouched:
+        detail = "zeros, where a later journal says that there was more"
+        yield KINDS["JRN-005"].at(
+            file=_name(part), offset=max(part.scan.end, told), end=vouched, detail=detail
+        )
+
+
+def _of_journal(part: JournalPart, standing: Standing, mark: JournalPosition) -> Iterator[Finding]:
+    is_refused = standing.decision in (Decision.ROT, Decision.UNREADABLE)
+    for flaw in part.flaws:
+        if flaw.offset >= standing.scan.start:
+            continue
+        if part.journal_id == mark.journal_id:
             yield _located("JRN-005", part, flaw)
-    if standing is None or start is None:
-        return
-    if standing.decision in (Decision.ROT, Decision.UNREADABLE):
+        elif not is_refused:
+            # The seals stand in for what the header would say.
+            yield replace(_located("JRN-002", part, flaw), severity=Severity.WARNING)
+    if is_refused:
         yield from _of_refused(part, standing)
-    elif standing.decision in (Decision.CUT, Decision.KEEP):
+        return
+    yield from _beyond_the_scan(part, standing)
+    if standing.decision in (Decision.CUT, Decision.KEEP):
         yield from _of_tail(part, standing)
+
+
+def _beyond_the_scan(part: JournalPart, standing: Standing) -> Iterator[Finding]:
+    """What is wrong in bytes that an opening takes for sound: it knows no passwords."""
+    for flaw in (*part.flaws, *part.tail):
+        if standing.scan.start <= flaw.offset < standing.end:
+            kind = "JRN-004" if flaw.kind is FlawKind.DIGEST else "JRN-003"
+            yield _located("JRN-001" if flaw in part.tail else kind, part, flaw)
 
 
 def _of_refused(part: JournalPart, standing: Standing) -> Iterator[Finding]:
@@ -136,7 +174,8 @@ def _of_refused(part: JournalPart, standing: Standing) -> Iterator[Finding]:
             return
     if isinstance(header, Damaged):
         yield KINDS["JRN-002"].at(file=_name(part), offset=header.offset, detail=str(header))
-    located = [flaw for flaw in part.flaws if flaw.offset >= scan.start and flaw.offset >= _header_end(part)]
+    flaws = (*part.flaws, *part.tail)
+    located = [flaw for flaw in flaws if flaw.offset >= scan.start and flaw.offset >= _header_end(part)]
     for flaw in located:
         yield _located("JRN-004" if flaw.kind is FlawKind.DIGEST else "JRN-003", part, flaw)
     if not located and not isinstance(header, Damaged):
@@ -156,9 +195,10 @@ def _of_tail(part: JournalPart, standing: Standing) -> Iterator[Finding]:
     detail = scan.stop.flaw.value
     if scan.kept.count:
         detail += f"; {scan.kept.count} whole records in front of it are kept"
-    ending = max((flaw.end for flaw in part.flaws if flaw.offset >= begin), default=None)
+    flaws = [flaw for flaw in (*part.flaws, *part.tail) if flaw.offset >= begin]
+    ending = max((flaw.end for flaw in flaws), default=None)
     size = part.file_size - begin if ending is None else ending - begin
-    hit = next((flaw for flaw in part.flaws if flaw.offset >= begin and flaw.ledger_id is not None), None)
+    hit = next((flaw for flaw in flaws if flaw.ledger_id is not None), None)
     yield KINDS["JRN-001"].at(
         file=_name(part),
         offset=begin,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from storage.entry import DigestType
     from storage.journal_scan import JournalScan
     from storage.outcome import Damaged, Flaw, Stop
+    from storage.position import JournalPosition
 
 
 class FlawKind(enum.Enum):
@@ -115,6 +116,8 @@ class JournalPart:
     tail: tuple[FlawAt, ...] = ()
     """The same behind all that proves anything: a torn write leaves it too, unless it is vouched for."""
     facts: tuple[Fact, ...] = ()
+    named: JournalPosition | None = None
+    """What the first group of the file, before the mark or not, says was durable before it."""
     marked_at_record: bool | None = None
     """Of the journal that the mark names: whether a record begins, or the data ends, where it says."""
     records: int = 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from recovery.audit.faults import in_journals
 from recovery.audit.faults.in_blocks import BLOCK_SIZE
 from recovery.audit.faults.in_journals import BESIDE
 from recovery.audit.faults.kinds import Fault
-from recovery.audit.faults.planted import Extent, Planted, Told, kinds
+from recovery.audit.faults.planted import Extent, Planted, Told, Within, kinds
 from recovery.audit.faults.regions import Region, chain_ends, region_of
 from recovery.audit.faults.site import NoPlace
 
@@ -49,8 +50,9 @@ def plant(site: Site, fault: Fault) -> Planted:
         file=journal.name,
         offset=start,
         end=start + len(new),
-        wanted=_wanted(site.chart, journal, hits),
-        collateral=BESIDE,
+        wanted=_wanted(site.chart, journal, hits, fault),
+        beside=_beside_place(site.chart, journal, hits),
+        collateral=BESIDE | in_journals.broken_chain(journal, hits[0].start),
         words=f"{len(hits)} groups, {region_of(site.chart, journal, hits[0].start).value}",
     )
 
@@ -81,16 +83,29 @@ def _hits(journal: JournalChart, start: int, old: bytes, new: bytes) -> list[Hit
     return list(hits.values())
 
 
-def _wanted(chart: Chart, journal: JournalChart, hits: list[Hit]) -> tuple[Wanted, ...]:
+def _wanted(chart: Chart, journal: JournalChart, hits: list[Hit], fault: Fault) -> tuple[Wanted, ...]:
     if not journal.is_ours:
         hits = _provable(journal, hits)[:1]  # in front of the next one that proves itself nothing is sure
-    start = hits[0].start if hits else 0
-    end = hits[-1].end if hits else 0
+    hits = [hit for hit in hits if region_of(chart, journal, hit.start) is not Region.VOID]
+    if fault is Fault.JOURNAL_ZEROED and _was_never_written(chart, journal, hits):
+        return ()
     return tuple(
-        (_told(chart, journal, hit, (start, end)),)
+        (
+            Told(
+                kinds=_kinds(chart, journal, hit),
+                file=journal.name,
+                extent=_extent(chart, journal, hit, hits, fault),
+            ),
+        )
         for hit in hits
-        if region_of(chart, journal, hit.start) is not Region.VOID
     )
+
+
+def _beside_place(chart: Chart, journal: JournalChart, hits: list[Hit]) -> Wanted:
+    """Several things may be told of what was hit; in a bookie's journal, of what foreign records lead to."""
+    end = hits[-1].end if journal.is_ours else journal.size
+    found = frozenset().union(*(region_of(chart, journal, hit.start).kinds for hit in hits))
+    return (Told(kinds=found, file=journal.name, extent=Within(hits[0].start, end)),)
 
 
 def _provable(journal: JournalChart, hits: list[Hit]) -> list[Hit]:
@@ -98,19 +113,36 @@ def _provable(journal: JournalChart, hits: list[Hit]) -> list[Hit]:
     return [hit for hit in hits if hit.start in starts]
 
 
-def _told(chart: Chart, journal: JournalChart, hit: Hit, hole: tuple[int, int]) -> Told:
-    region = region_of(chart, journal, hit.start)
-    start, end = hole
-    found = region.kinds
-    if not journal.is_ours or region is Region.LAST or not journal.seals:
-        end = journal.size
+def _was_never_written(chart: Chart, journal: JournalChart, hits: list[Hit]) -> bool:
+    """Whether it might as well be that nothing was written any more: zeros from a record's first byte on."""
+    if not hits or any(hit.start < hits[0].at - hits[0].at % BLOCK_SIZE for hit in hits):
+        return False
+    region = region_of(chart, journal, hits[0].start)
+    is_later_named = journal.is_ours and region is Region.BEFORE_LAST
+    return hits[-1].end == journal.end and region in (Region.LAST, Region.BEFORE_LAST) and not is_later_named
+
+
+def _kinds(chart: Chart, journal: JournalChart, hit: Hit) -> frozenset[str]:
+    found = region_of(chart, journal, hit.start).kinds
     if not journal.is_ours:
-        start = journal.start
-        found |= kinds("JRN-001") if _is_last(journal, hit) else kinds()
-    if hit.start < journal.start or not any(seal.group_start == hit.start for seal, _ in journal.seals):
-        found |= kinds("JRN-002", "JRN-003", "JRN-005") if journal.is_ours else kinds()
+        return found | (kinds("JRN-001") if _is_last(journal, hit) else kinds())
+    # What stands in front of the first group belongs to none.
+    return found | (kinds("JRN-002", "JRN-003", "JRN-005") if hit.start < journal.first_group else kinds())
+
+
+def _extent(chart: Chart, journal: JournalChart, hit: Hit, hits: list[Hit], fault: Fault) -> Extent | Within:
+    start, end = hits[0].start, hits[-1].end
+    is_last = region_of(chart, journal, hit.start) in (Region.LAST, Region.BEFORE_LAST)
+    if not journal.is_ours or is_last:
         end = journal.size
-    return Told(kinds=found, file=journal.name, extent=Extent(start, hit.at, end))
+    if not journal.is_ours or (is_last and start == journal.first_group):
+        start = journal.start
+    if hit.start < journal.first_group:
+        return Within(journal.start, max(end, journal.first_group))
+    if fault is Fault.JOURNAL_ZEROED and not is_last:
+        return Extent(start, hit.at, end, hit.start)
+    # All of it may be sound, and only its end says that it does not belong here; of a tail any part.
+    return Within(start, end)
 
 
 def _is_last(journal: JournalChart, hit: Hit) -> bool:
@@ -133,7 +165,8 @@ def cut(site: Site, fault: Fault) -> Planted:
         offset=at,
         end=journal.size,
         wanted=_wanted_of_a_cut(site.chart, journal, start, at),
-        collateral=BESIDE | kinds("MRK-004"),
+        # Shorter than its own mark: more is gone than what is not read any more.
+        collateral=BESIDE | kinds("MRK-004", "JRN-003"),
         words=region_of(site.chart, journal, start).value,
     )
 
@@ -149,9 +182,13 @@ def _wanted_of_a_cut(chart: Chart, journal: JournalChart, start: int, at: int) -
         item = next(one for one in journal.items if one.offset <= at < one.end)
         if item.is_padding:
             return ()  # only what a bookie does not read is missing
-        found |= kinds("JRN-001") if region is not Region.BEFORE else kinds()
+        # Nothing behind it is left to say that there was more.
+        is_marked = journal.journal_id == chart.position.journal_id
+        found |= kinds() if is_marked and region is Region.BEFORE else kinds("JRN-001")
         start = journal.start
-    return ((Told(kinds=found, file=journal.name, extent=Extent(start, at, journal.size + 1)),),)
+    # What is told of the last record ends where the file does now; what is told of the rest begins there.
+    extents = (Extent(start, at - 1, journal.size), Extent(start, at, journal.size))
+    return (tuple(Told(kinds=found, file=journal.name, extent=extent) for extent in extents),)
 
 
 def missing(site: Site, fault: Fault) -> Planted:

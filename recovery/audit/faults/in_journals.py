@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recovery.audit.faults.kinds import Fault
-from recovery.audit.faults.planted import Extent, Planted, Told, kinds
+from recovery.audit.faults.planted import Extent, Planted, Told, Within, kinds
 from recovery.audit.faults.regions import Region, region_of
 from recovery.audit.faults.site import NoPlace
 from storage.codec import journal as codec
@@ -44,9 +44,24 @@ def plant(site: Site, fault: Fault) -> Planted:
         ledger_id=item.ledger_id if item.is_entry else None,
         entry_id=item.entry_id if item.is_entry else None,
         wanted=wanted,
-        collateral=BESIDE,
+        beside=_beside_place(journal, item, fault, region),
+        collateral=BESIDE | broken_chain(journal, item.offset),
         words=f"byte {at}: {region.value}; proven by {item.digest}",
     )
+
+
+def _beside_place(journal: JournalChart, item: Item, fault: Fault, region: Region) -> Wanted:
+    """Behind a record that has swallowed others may be more than one place that is nothing."""
+    if journal.is_ours or fault is not Fault.JOURNAL_SIZE:
+        return ()
+    return (Told(kinds=region.kinds, file=journal.name, extent=Within(item.offset, journal.size)),)
+
+
+def broken_chain(journal: JournalChart, offset: int) -> frozenset[str]:
+    """Without its first seal a journal is no link any more, and those in front of it are called in doubt."""
+    is_first = journal.is_ours and offset <= journal.first_group
+    in_first = journal.is_ours and journal.group_of(offset)[0] <= journal.first_group
+    return kinds("JRN-003") if is_first or in_first else kinds()
 
 
 def _choose(site: Site, fault: Fault) -> tuple[JournalChart, Item, int, int]:
@@ -92,15 +107,22 @@ def _choose_in_entry(
 
 def _wanted(chart: Chart, journal: JournalChart, item: Item, at: int, fault: Fault) -> tuple[Wanted, ...]:
     region = region_of(chart, journal, item.offset)
-    if region is Region.VOID:
+    if region is Region.VOID or _is_harmless(journal, item):
         return ()
     if journal.is_ours:
         return _wanted_in_group(chart, journal, item, at, fault)
     if item.is_entry and item.digest is None and fault is not Fault.JOURNAL_SIZE:
         return ((Told(kinds=kinds("LGR-005") | region.kinds, ledgers=None),),)
-    extent = Extent(_start_of_doubt(journal, item), at, journal.size)
+    extent: Extent | Within = Extent(_start_of_doubt(journal, item), at, journal.size)
+    if item.is_padding:  # of another length it shows where it ends now
+        extent = Within(_start_of_doubt(journal, item), journal.size)
     told = Told(kinds=region.kinds, file=journal.name, extent=extent)
     return (_or_unverified(told, item, fault),)
+
+
+def _is_harmless(journal: JournalChart, item: Item) -> bool:
+    """Whether it is the last padding of a bookie's journal: only zeros follow, however long it says to be."""
+    return not journal.is_ours and item.is_padding and item is journal.items[-1]
 
 
 def _or_unverified(told: Told, item: Item, fault: Fault) -> Wanted:
@@ -127,17 +149,22 @@ def _wanted_in_group(
     """A group's checksum tells of every bit in it; an entry's digest, which entry it was."""
     start, end = journal.group_of(item.offset)
     region = region_of(chart, journal, start)
-    if region is Region.LAST:
+    if region in (Region.LAST, Region.BEFORE_LAST):
         end = journal.size
+        # Cut behind the last group that holds; the padding between header and first group is no group.
+        start = journal.start if start == journal.first_group else start
     found = region.kinds
-    if not any(seal.group_start == start for seal, _ in journal.seals):
-        # The padding between the header and the first group: no checksum has it, and nobody reads it.
+    if start < journal.first_group:
+        # The padding between the header and the first group: no checksum has it.
         found |= kinds("JRN-001", "JRN-002", "JRN-003", "JRN-005")
-        end = journal.size
-    told = Told(kinds=found, file=journal.name, extent=Extent(start, at, end))
-    if not item.is_entry or item.digest is None or fault is Fault.JOURNAL_SIZE:
+        return ((Told(kinds=found, file=journal.name, extent=Within(journal.start, journal.size)),),)
+    # Of a length that nothing proves, the next record may be the first to tell.
+    is_vague = fault is Fault.JOURNAL_SIZE and item.digest is None
+    extent = Within(start, end) if is_vague else Extent(start, at, end)
+    told = Told(kinds=found, file=journal.name, extent=extent)
+    if not item.is_entry or item.digest is None or region is Region.LAST:
         return ((told,),)
-    if fault is Fault.JOURNAL_IDS:
+    if fault in (Fault.JOURNAL_SIZE, Fault.JOURNAL_IDS):
         return ((told,),)
     named = Told(
         kinds=found | kinds("JRN-004"),

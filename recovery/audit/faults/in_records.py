@@ -24,8 +24,9 @@ _FIELDS = {
 _BAD = kinds("ELG-003", "ELG-004")
 _UNSEALED_END = kinds("ELG-006")
 _NAMED = kinds("IDX-001", "IDX-002", "ELG-003", "ELG-004", "ELG-007")
-BESIDE = kinds("ELG-002", "LGR-004")
-"""What damage in a log may bring with it: the map counts bytes, and ids are compared with those before."""
+BESIDE = kinds("ELG-002", "LGR-004", "JRN-006")
+"""What damage in a log may bring with it: the map counts bytes, ids are compared with those before, and a
+journal may have had what is not in the log any more."""
 
 
 class Chosen(NamedTuple):
@@ -190,5 +191,6 @@ def plant_in_filler(site: Site, fault: Fault) -> Planted:
         offset=record.offset,
         end=record.end,
         wanted=((told,),),
+        collateral=BESIDE | kinds("ELG-007"),  # what nothing proves behind it is lost from sight
         words=f"byte {at}",
     )

@@ -64,6 +64,11 @@ class JournalChart:
         return self.header.size if isinstance(self.header, codec.Header) else 0
 
     @property
+    def first_group(self) -> int:
+        """Where the first group begins, behind a padding record perhaps; at the end if there is none."""
+        return next((seal.group_start for seal, _ in self.seals), self.end)
+
+    @property
     def end(self) -> int:
         """Behind the last item."""
         return self.items[-1].end if self.items else self.start

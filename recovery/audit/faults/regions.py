@@ -20,6 +20,7 @@ class Region(enum.Enum):
     """Where in the journals a place lies, and what damage there has to be called."""
 
     BEFORE = "before the mark"
+    BEFORE_LAST = "before the mark, and written last in its journal"
     VOID = "void"
     VOUCHED = "vouched for"
     LAST = "written last, and nobody vouches for it"
@@ -31,6 +32,7 @@ class Region(enum.Enum):
 
 _KINDS = {
     Region.BEFORE: kinds("JRN-005"),
+    Region.BEFORE_LAST: kinds("JRN-001", "JRN-005"),
     Region.VOID: kinds(),
     Region.VOUCHED: kinds("JRN-003", "JRN-004"),
     Region.LAST: kinds("JRN-001", "JRN-003", "JRN-004"),
@@ -40,7 +42,8 @@ _KINDS = {
 def region_of(chart: Chart, journal: JournalChart, offset: int) -> Region:
     """What damage at this place in the journal is."""
     if JournalPosition(journal.journal_id, offset) < chart.position:
-        return Region.BEFORE
+        is_marked = journal.journal_id == chart.position.journal_id
+        return Region.BEFORE if is_marked or offset < _last_start(journal) else Region.BEFORE_LAST
     return _ours(chart, journal, offset) if journal.is_ours else _a_bookie_s(chart, journal, offset)
 
 
@@ -59,6 +62,13 @@ def _a_bookie_s(chart: Chart, journal: JournalChart, offset: int) -> Region:
     """Only what stands behind a place proves that it was whole."""
     later = any(one.journal_id > journal.journal_id and one.items for one in chart.journals)
     return Region.VOUCHED if later or offset < _last_proof(journal) else Region.LAST
+
+
+def _last_start(journal: JournalChart) -> int:
+    """Where the last group begins, or what may be torn of a bookie's: a crash may have ended the journal."""
+    if not journal.is_ours:
+        return _last_proof(journal)
+    return journal.seals[-1][0].group_start if journal.seals else 0
 
 
 @lru_cache(_CHARTS_MAX)
