@@ -96,7 +96,7 @@ def survey(reader: EntryLogReader) -> None:
 
 
 def first_sound(reader: EntryLogReader, start: int, end: int) -> int | None:
-    """The first offset in [start, end) at which a sound record begins: a guess, which payloads can mislead."""
+    """The first offset in [start, end) at which a sound record begins: a guess that payloads can mislead."""
     return find_record(reader.window, start, lambda place: _is_sound(reader, place, reader.size), end)
 
 

@@ -219,7 +219,8 @@ def long_log(kind: DigestType = CRC32C) -> Log:
     """A stretch of records of one size, and one of many sizes."""
     log = Log()
     for entry_id in range(3000):
-        log.add(record(entry_id % 3, entry_id // 3, b"x" * (100 if entry_id < 1500 else 4 + entry_id % 80), kind))
+        size = 100 if entry_id < 1500 else 4 + entry_id % 80
+        log.add(record(entry_id % 3, entry_id // 3, b"x" * size, kind))
     return log
 
 
