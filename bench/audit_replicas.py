@@ -20,7 +20,7 @@ from recovery.verify.runs import RUN, mix
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from recovery.verify.runs import Runs
+    from recovery.verify.runs import Numbers, Runs
 
 STORES = ("bk1", "bk2", "bk3")
 SIZE, QUORUM = 3, 2
@@ -32,7 +32,7 @@ def ensembles(ledgers: int, entries: int) -> list[Ensembles]:
     return [Ensembles(number, QUORUM, QUORUM, segments, entries - 1) for number in range(ledgers)]
 
 
-def runs(ledger: int, residue: int, turns: int, cuts: np.ndarray[int, np.dtype[np.int64]]) -> Runs:
+def runs(ledger: int, residue: int, turns: int, cuts: Numbers) -> Runs:
     """One residue of a ledger, cut there. Fingerprints telescope: those of neighbours add up, however cut."""
     edges = np.concatenate([[0], np.sort(cuts), [turns]])
     made = np.zeros(len(edges) - 1, dtype=RUN)

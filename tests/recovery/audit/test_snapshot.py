@@ -300,9 +300,14 @@ def test_one_process_may_not_look_at_what_it_has_open_itself(tmp_path: Path) -> 
 def test_attempts_end_when_a_named_file_stays_missing(
     tmp_path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = []
+    looks: list[object] = []
     look = snapshot._Holding._look
-    monkeypatch.setattr(snapshot._Holding, "_look", lambda it: looks.append(0) or look(it))
+
+    def counted(holding: snapshot._Holding) -> object:
+        looks.append(holding)
+        return look(holding)
+
+    monkeypatch.setattr(snapshot._Holding, "_look", counted)
     monkeypatch.setattr(snapshot._Holding, "_missing", lambda *_: {"1.log"})
     with held(tmp_path):
         assert len(looks) == 2
