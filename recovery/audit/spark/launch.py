@@ -9,9 +9,10 @@ are the reason that is given.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ def launch(conf: SparkConf) -> Any:
     if (conf.get("spark.master") or "").startswith("local"):
         swift = (*_SWIFT, *archive.options(java, Path(_find_spark_home()), archive.cache_directory()))
         conf.set(_JAVA_OPTIONS, " ".join((*swift, conf.get(_JAVA_OPTIONS) or "")).strip())
-    with tempfile.TemporaryFile() as said, environment(_surroundings(java, conf)):
+    with tempfile.TemporaryFile() as said, environment(_surroundings(java, conf)), _undisturbed():
         try:
             return launch_gateway(conf, {"stdout": said, "stderr": said})  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
@@ -78,6 +79,26 @@ def environment(changes: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals wait until it is done: a Java whose starting was given up hears nothing of that, and stays.
+
+    One that has started ends with this process, however that does.
+    """
+    waiting: list[int] = []
+    before = {}
+    with suppress(ValueError):  # outside the main thread, where no signal is handled
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            before[number] = signal.signal(number, lambda number, _: waiting.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for arrived in waiting:
+            signal.raise_signal(arrived)
 
 
 def _last_words(said: IO[bytes]) -> str:

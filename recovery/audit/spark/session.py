@@ -6,9 +6,11 @@ processors of this machine, listens to nobody else, and leaves nothing behind.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import tempfile
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -17,18 +19,20 @@ from pyspark import SparkConf, SparkContext
 from recovery.audit.spark import launch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
 THIS_MACHINE = "local[*]"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-_SOCKETS = "spark.python.unix.domain.socket.enabled"
+_SOCKETS = "spark.python.unix.domain.socket"
+_SOCKETS_PREFIX = "ledgerstore-"
+_SOCKET_NAME_SIZE = 43
+"""What Spark puts behind the directory's name: a slash, a dot, a UUID and `.sock`."""
+_SOCKET_PATH_MAX = 103  # of macOS; 107 on Linux
 
 _EVERYWHERE = {
     "spark.ui.showConsoleProgress": "false",
-    # A seventh of what a task costs over TCP on the loopback. Python has them wherever Spark's workers fork.
-    _SOCKETS: "true",
     PUSHDOWN: "true",
 }
 _HERE = {
@@ -39,6 +43,8 @@ _HERE = {
     "spark.driver.memory": "2g",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.log.level": "ERROR",
+    # Whoever gives up waits so long for a worker to end by itself before it is killed.
+    "spark.python.task.killTimeout": "100ms",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.warehouse.dir": f"file:{tempfile.gettempdir()}/ledgerstore-warehouse",
@@ -80,8 +86,30 @@ def _settings(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
     if master is None and _is_submitted():
         return {**_EVERYWHERE, **given}
     chosen = given.get("spark.master") or master or THIS_MACHINE
-    here = _HERE if chosen.startswith("local") else {"spark.app.name": "ledgerstore"}
-    return {**_EVERYWHERE, **here, **given, "spark.master": chosen}
+    if not chosen.startswith("local"):
+        return {**_EVERYWHERE, "spark.app.name": "ledgerstore", **given, "spark.master": chosen}
+    return {**_EVERYWHERE, **_HERE, **_sockets(), **given, "spark.master": chosen}
+
+
+@cache
+def _sockets() -> Mapping[str, str]:
+    """Unix sockets between Java and Python: a task costs a seventh of what it does over TCP on the loopback.
+
+    In a directory for this process, gone when it ends, because Spark leaves them where they are. Not on a
+    cluster: there Java's own directory is used, whose path is often longer than a socket's may be.
+    """
+    base = sockets_base((tempfile.gettempdir(), "/tmp"))  # noqa: S108 - only a directory is made in it
+    if base is None:
+        return {}
+    made = tempfile.TemporaryDirectory(prefix=_SOCKETS_PREFIX, dir=base, ignore_cleanup_errors=True)
+    atexit.register(made.cleanup)
+    return {f"{_SOCKETS}.enabled": "true", f"{_SOCKETS}.dir": made.name}
+
+
+def sockets_base(candidates: Iterable[str]) -> str | None:
+    """The first in which a directory with sockets can be made whose paths are not too long."""
+    added = len(f"/{_SOCKETS_PREFIX}12345678") + _SOCKET_NAME_SIZE
+    return next((base for base in candidates if len(base) + added <= _SOCKET_PATH_MAX), None)
 
 
 def _is_submitted() -> bool:

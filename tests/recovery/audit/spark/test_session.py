@@ -72,10 +72,43 @@ def started(*arguments: object, **environment: str) -> subprocess.CompletedProce
     )
 
 
-def test_nothing_but_the_answer_is_printed() -> None:
+@pytest.mark.parametrize(
+    ("size", "number"), [(39, 0), (40, 1)], ids=["the user's own", "the one that all have"]
+)
+def test_sockets_lie_where_their_paths_are_not_too_long(size: int, number: int) -> None:
+    pytest.importorskip("pyspark")
+    from recovery.audit.spark.session import sockets_base
+
+    candidates = ("/" + "x" * (size - 1), "/tmp")
+    assert sockets_base(candidates) == candidates[number]
+    assert sockets_base(candidates[:number]) is None
+
+
+def test_a_ctrl_c_while_java_starts_waits_until_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
     need_spark()
-    done = started("local[2]")
+    from pyspark import SparkConf
+
+    from recovery.audit.spark import launch
+
+    started = []
+
+    def interrupted(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        started.append("java")
+
+    monkeypatch.setattr(launch, "launch_gateway", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        launch.launch(SparkConf(loadDefaults=False).setMaster("yarn"))
+    assert started == ["java"]
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_nothing_but_the_answer_is_printed_and_nothing_stays_behind(tmp_path: Path) -> None:
+    need_spark()
+    done = started("local[2]", TMPDIR=str(tmp_path))
     assert (done.stdout, done.stderr) == ("285\n", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
