@@ -18,6 +18,7 @@ from storage.codec import seal as seal_codec
 from storage.codec.seal import GroupFlag
 from storage.entry import DigestType
 from storage.outcome import Damaged, Flaw
+from storage.position import LENGTH_WORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,6 +216,18 @@ def test_a_wrong_length_is_named_with_the_entry_whose_it_is(length: int) -> None
             assert (part.flaws[0].ledger_id, part.flaws[0].entry_id) == (item.ledger_id, item.entry_id)
 
 
+@pytest.mark.parametrize("ways", [BOOKIE, Ways(presumed=DigestType.CRC32C)])
+def test_a_length_that_has_grown_up_to_the_end_of_other_entries_hides_none_of_them(ways: Ways) -> None:
+    made = entry_record(1, 0), entry_record(1, 1), entry_record(1, 2), entry_record(1, 3)
+    journal = BookieJournal(JOURNAL_ID).flush(*made).flush(entry_record(1, 4)).file()
+    if ways is not BOOKIE:
+        journal = OurJournal(JOURNAL_ID).group(*made).group(entry_record(1, 4)).file()
+    _, second, third, *_ = (item for item in items(journal) if item.is_entry)
+    grown = struct.pack(">i", third.end - second.start - LENGTH_WORD_SIZE)
+    part = part_of(change(journal, second.start, grown), 0, ways)
+    assert [(flaw.offset, flaw.end, flaw.entry_id) for flaw in part.flaws] == [(second.start, second.end, 1)]
+
+
 def test_two_damaged_records_of_a_group_are_two() -> None:
     journal = OurJournal(JOURNAL_ID, alignment=512)
     journal.group(*(entry_record(1, one, b"x" * 100) for one in range(6))).group(entry_record(1, 6))
@@ -343,6 +356,15 @@ def test_the_last_entry_of_a_bookie_s_journal_is_a_tail() -> None:
         assert part.tail
         assert part.tail[0].offset == last.start
         assert not part.scan.is_sound
+
+
+def test_behind_damage_in_the_middle_the_last_entry_is_a_tail_all_the_same() -> None:
+    journal = theirs()
+    entries = [item for item in items(journal.file()) if item.is_entry]
+    data = flip(flip(journal.file(), entries[9].end - 1), entries[-1].end - 1)
+    part = part_of(data, 0, BOOKIE)
+    assert hits(part.flaws) == [(entries[9].start, entries[9].end)]
+    assert hits(part.tail) == [(entries[-1].start, entries[-1].end)]
 
 
 def test_a_zeroed_block_of_a_bookie_s_journal_is_named() -> None:
