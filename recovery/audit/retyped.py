@@ -14,6 +14,7 @@ import numpy as np
 
 from recovery.verify.parts import FlawKind
 from storage.entry import DigestType
+from storage.outcome import Damaged, Torn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,7 +62,11 @@ def retyped(gathered: Gathered) -> Told:
     types = _decided([one for _, seen in (*logs, *journals) for one in seen])
     return Told(
         types,
-        tuple(part for part, seen in logs if any(_differs(one, types) for one in seen)),
+        tuple(
+            part
+            for part, seen in logs
+            if any(_differs(one, types) for one in seen) or _may_find_more(part, seen, types)
+        ),
         frozenset(number for number, seen in journals if any(_differs(one, types) for one in seen)),
     )
 
@@ -94,6 +99,15 @@ def _decided(seen: list[_Seen]) -> dict[int, DigestType]:
         elif one.unverified and one.kind not in _CHECKSUMS:
             votes[one.ledger_id][one.kind] += one.unverified
     return {ledger_id: max(counted, key=counted.__getitem__) for ledger_id, counted in votes.items()}
+
+
+def _may_find_more(part: LogPart, seen: list[_Seen], types: Mapping[int, DigestType]) -> bool:
+    """Whether behind damage may stand entries that only somebody recognises who knows their type."""
+    is_damaged = isinstance(part.stop, Torn | Damaged) or any(
+        flaw.kind is FlawKind.HOLE for flaw in part.flaws
+    )
+    others = {ledger_id for ledger_id, kind in types.items() if kind not in _CHECKSUMS}
+    return is_damaged and not others <= {one.ledger_id for one in seen}
 
 
 def _differs(one: _Seen, types: Mapping[int, DigestType]) -> bool:
