@@ -7,7 +7,7 @@ as whole in itself as the others.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -77,10 +77,11 @@ def plant(fault: Fault, seed: int, root: Path) -> Planted:
         store = dice.choice(ledger.stores_of(first))
     _build(root, _Wrong(fault, store, ledger.ledger_id, first, last), dice)
     gone = [one for one in range(first, last + 1) if store in ledger.stores_of(one)]
-    kind = "RPL-002" if fault is Fault.REPLICA_DIFFERS else "RPL-001"
-    wanted = tuple(
-        (Told(kinds=kinds(kind), ledgers=frozenset({ledger.ledger_id}), entry_id=one),) for one in gone
-    )
+    ledgers = frozenset({ledger.ledger_id})
+    told = Told(kinds=kinds("RPL-001"), store=store, ledgers=ledgers)
+    if fault is Fault.REPLICA_DIFFERS:
+        told = Told(kinds=kinds("RPL-002"), ledgers=ledgers)  # nothing tells which of the two is right
+    wanted = tuple((replace(told, entry_id=one),) for one in gone)
     return Planted(
         fault=fault,
         file="",

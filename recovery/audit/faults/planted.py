@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from recovery.verify.finding import Severity
@@ -58,12 +59,14 @@ class Within:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One way to tell it: a finding of one of these kinds, about this file, place, ledger and entry.
+    """One way to tell it: a finding of one of these kinds, about this store, file, place, ledger and entry.
 
     What is left out may be anything.
     """
 
     kinds: frozenset[str]
+    store: str | None = None
+    """The last part of its path."""
     file: str | None = None
     extent: Extent | Within | None = None
     ledgers: frozenset[int] | None = None
@@ -72,6 +75,7 @@ class Told:
     def is_in(self, finding: Finding) -> bool:
         return (
             finding.kind in self.kinds
+            and self.store in (None, PurePath(finding.store).name)
             and self.file in (None, finding.file)
             and (self.extent is None or self.extent.holds(finding))
             and (self.ledgers is None or finding.ledger_id in self.ledgers)
@@ -89,7 +93,8 @@ class Told:
         return first <= self.entry_id <= (first if last is None else last)
 
     def __str__(self) -> str:
-        where = "" if self.file is None else f" {self.file}"
+        where = "" if self.store is None else f" store {self.store}"
+        where += "" if self.file is None else f" {self.file}"
         if self.extent is not None:
             where += str(self.extent)
         if self.ledgers is not None:

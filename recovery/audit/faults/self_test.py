@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from recovery.audit import ensembles
 from recovery.audit.asked import Asked
-from recovery.audit.faults import samples
+from recovery.audit.faults import in_replicas, samples
 from recovery.audit.faults.chart import chart_of
 from recovery.audit.faults.copies import size_of
+from recovery.audit.faults.kinds import Fault
 from recovery.audit.faults.planted import shown
 from recovery.audit.faults.planting import HOW, plant
 from recovery.audit.inspect import inspect
@@ -26,8 +28,6 @@ from recovery.audit.ways import Ways
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from recovery.audit.faults.chart import Chart
-    from recovery.audit.faults.kinds import Fault
     from recovery.audit.faults.planted import Planted
     from recovery.audit.task import Engine
     from recovery.verify.finding import Finding
@@ -99,62 +99,84 @@ class Trials:
         ways = Ways(passwords=self.passwords, password=self.password)
         return inspect(Asked((str(root),), ways=ways, engine=self.engine)).findings
 
+    def compared(self, root: Path) -> tuple[Finding, ...]:
+        """What it says of stores that should hold the same."""
+        replicas = ensembles.load(root / in_replicas.ENSEMBLES)
+        return inspect(Asked(tuple(replicas.stores.values()), engine=self.engine, replicas=replicas)).findings
+
 
 def self_test(path: Path | None, trials: Trials) -> SelfTest:
-    """Plants faults in a copy of the store at `path`, or in one that is made for it, and looks for them."""
+    """Plants faults in a copy of the store at `path`, or in stores made for it, and looks for them."""
     with TemporaryDirectory(prefix="ledgerstore-self-test-") as name:
-        scratch = Path(name)
-        stores, what, trials = _stores(path, scratch, trials)
-        charts = [chart_of(store, trials.passwords, trials.password) for store in stores]
-        alarms = [one for store in stores for one in trials.findings(store) if one.is_wrong]
-        return _tried(charts, trials, scratch, (what, tuple(alarms)))
+        return _Run(path, trials, Path(name)).run()
 
 
-def _stores(path: Path | None, scratch: Path, trials: Trials) -> tuple[list[Path], str, Trials]:
-    if path is not None and size_of(path) <= SMALL:
-        copy = scratch / "store"
-        shutil.copytree(path, copy)
-        return [copy], f"a copy of {path}", trials
-    closed, killed = scratch / "closed", scratch / "killed"
-    samples.build(closed, trials.seed)
-    samples.build_killed(killed, trials.seed, scratch / "running")
-    what = "two small stores made for it, one closed and one as a kill leaves it"
-    if path is not None:
-        what += f": {path} is too large to be copied for each fault"
-    made = Trials(
-        seed=trials.seed,
-        count=trials.count,
-        engine=trials.engine,
-        passwords=samples.PASSWORDS,
-        watch=trials.watch,
-    )
-    return [closed, killed], what, made
+class _Run:
+    """One self-test, its stores below `scratch`."""
 
+    def __init__(self, path: Path | None, trials: Trials, scratch: Path) -> None:
+        self._trials = trials
+        self._scratch = scratch
+        self._tally = _Tally()
+        self._stores = [scratch / "closed", scratch / "killed"]
+        self._replicas: Path | None = scratch / "replicas"
+        self._what = "two small stores made for it, one closed and one as a kill leaves it"
+        if path is not None and size_of(path) <= SMALL:
+            self._copy(path)
+        else:
+            self._make()
+        if path is not None and self._replicas is not None:
+            self._what += f": {path} is too large to be copied for each fault"
+        known = self._trials
+        self._charts = [chart_of(store, known.passwords, known.password) for store in self._stores]
 
-def _tried(
-    charts: Sequence[Chart], trials: Trials, scratch: Path, told: tuple[str, tuple[Finding, ...]]
-) -> SelfTest:
-    tally = _Tally()
-    faults = tuple(HOW)
-    for number in range(trials.count):
-        fault = faults[number % len(faults)]
-        chart = charts[number // len(faults) % len(charts)]
-        root = scratch / "damaged"
-        seed = trials.seed * 1_000_000 + number
-        planted = plant(chart, fault, seed, root)
+    def _copy(self, path: Path) -> None:
+        self._stores, self._replicas = [self._scratch / "store"], None
+        shutil.copytree(path, self._stores[0])
+        self._what = f"a copy of {path}"
+
+    def _make(self) -> None:
+        closed, killed = self._stores
+        seed = self._trials.seed
+        samples.build(closed, seed)
+        samples.build_killed(killed, seed, self._scratch / "running")
+        self._trials = replace(self._trials, passwords=samples.PASSWORDS, password=None)
+
+    def run(self) -> SelfTest:
+        alarms = [one for store in self._stores for one in self._trials.findings(store) if one.is_wrong]
+        faults = tuple(Fault) if self._replicas is not None else tuple(HOW)
+        for number in range(self._trials.count):
+            self._try(faults[number % len(faults)], number, number // len(faults))
+            self._trials.watch(number + 1, self._trials.count)
+        return SelfTest(
+            what=self._what,
+            seed=self._trials.seed,
+            scores=self._tally.scores(faults),
+            misses=tuple(self._tally.misses),
+            false_alarms=tuple(alarms),
+            not_planted=tuple(one for one in faults[: self._trials.count] if not self._tally.planted[one]),
+        )
+
+    def _try(self, fault: Fault, number: int, turn: int) -> None:
+        root = self._scratch / "damaged"
+        seed = self._trials.seed * 1_000_000 + number
+        if fault in in_replicas.FAULTS:
+            planted: Planted | None = in_replicas.plant(fault, seed, root)
+        else:
+            planted = self._planted(fault, seed, root, turn)
         if planted is not None:
-            tally.add(planted, trials.findings(root), seed)
-        shutil.rmtree(root)
-        trials.watch(number + 1, trials.count)
-    what, alarms = told
-    return SelfTest(
-        what=what,
-        seed=trials.seed,
-        scores=tally.scores(faults),
-        misses=tuple(tally.misses),
-        false_alarms=alarms,
-        not_planted=tuple(fault for fault in faults[: trials.count] if not tally.planted[fault]),
-    )
+            look = self._trials.compared if fault in in_replicas.FAULTS else self._trials.findings
+            self._tally.add(planted, look(root), seed)
+        shutil.rmtree(root, ignore_errors=True)
+
+    def _planted(self, fault: Fault, seed: int, root: Path, turn: int) -> Planted | None:
+        """In one store after the other; in another one where it has no place."""
+        for offset in range(len(self._charts)):
+            planted = plant(self._charts[(turn + offset) % len(self._charts)], fault, seed, root)
+            if planted is not None:
+                return planted
+            shutil.rmtree(root)
+        return None
 
 
 class _Tally:

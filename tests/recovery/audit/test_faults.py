@@ -136,9 +136,22 @@ def test_the_index_leads_to_what_the_chart_has(name: str) -> None:
 # ── what counts as telling ───────────────────────────────────────────────────────────────────────────────
 
 _TOLD = Told(
-    kinds=kinds("ELG-003"), file="0.log", extent=Extent(100, 140, 200), ledgers=frozenset({7}), entry_id=3
+    kinds=kinds("ELG-003"),
+    store="this",
+    file="0.log",
+    extent=Extent(100, 140, 200),
+    ledgers=frozenset({7}),
+    entry_id=3,
 )
-_GOOD = {"file": "0.log", "offset": 100, "end": 200, "ledger_id": 7, "first_entry": 3, "last_entry": 3}
+_GOOD = {
+    "store": "/data/this",
+    "file": "0.log",
+    "offset": 100,
+    "end": 200,
+    "ledger_id": 7,
+    "first_entry": 3,
+    "last_entry": 3,
+}
 
 
 def _tells(kind: str = "ELG-003", **other: object) -> bool:
@@ -151,6 +164,7 @@ def test_a_fault_is_told_by_a_finding_at_its_record() -> None:
     assert _tells()
     assert _tells(end=None)
     assert _tells(offset=140, end=141)
+    assert _tells(end=120)
     assert _tells(first_entry=0, last_entry=9)
 
 
@@ -158,11 +172,12 @@ def test_a_fault_is_told_by_a_finding_at_its_record() -> None:
     "other",
     [
         {"kind": "ELG-004"},
+        {"store": "/data/other"},
         {"file": "1.log"},
         {"offset": None},
         {"offset": 99},
         {"offset": 141},
-        {"end": 140},
+        {"offset": 120, "end": 140},
         {"end": 201},
         {"ledger_id": 8},
         {"ledger_id": None},
@@ -196,4 +211,4 @@ def test_a_vague_finding_is_found_and_not_located() -> None:
     vague = [KINDS["ELG-003"].at(file="0.log")]
     assert planted.is_found_by(vague)
     assert not planted.is_told_by(vague)
-    assert "not told: ELG-003 0.log@100" in planted.why_not(vague)
+    assert "not told: ELG-003 store this 0.log@100" in planted.why_not(vague)

@@ -13,9 +13,13 @@ import pytest
 from audited_stores import NAMES
 from fault_trials import Trial, audited, trials_of
 
+from recovery.audit import ensembles
+from recovery.audit.asked import Asked
+from recovery.audit.faults import in_replicas
 from recovery.audit.faults.planted import shown
 from recovery.audit.faults.planting import HOW
 from recovery.audit.faults.site import NoPlace
+from recovery.audit.inspect import inspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,6 +102,35 @@ def test_a_fault_is_told_in_its_place(fault: Fault) -> None:
     stores = dice.sample(NAMES, len(NAMES))
     trials = (Trial(name, fault, dice.getrandbits(32)) for name in stores)
     assert not (missed := _missed(trials, _QUICK)), _told(missed)
+
+
+def _compared(root: Path) -> tuple[Finding, ...]:
+    replicas = ensembles.load(root / in_replicas.ENSEMBLES)
+    return inspect(Asked(tuple(replicas.stores.values()), replicas=replicas)).findings
+
+
+def test_nothing_is_wrong_with_stores_that_hold_the_same(tmp_path: Path) -> None:
+    in_replicas.build(tmp_path)
+    assert _wrong(_compared(tmp_path)) == []
+
+
+def _missed_in_replicas(fault: Fault, seed: int, root: Path) -> list[str]:
+    planted = in_replicas.plant(fault, seed, root)
+    findings = _compared(root)
+    is_told = planted.is_told_by(findings) and not planted.strays_of(findings)
+    return [] if is_told else [f"seed {seed}: {planted.why_not(findings)}"]
+
+
+@pytest.mark.parametrize("fault", in_replicas.FAULTS, ids=lambda fault: fault.name)
+def test_a_store_that_holds_something_else_is_told(fault: Fault, tmp_path: Path) -> None:
+    assert not (missed := _missed_in_replicas(fault, 1, tmp_path)), _told(missed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", in_replicas.FAULTS, ids=lambda fault: fault.name)
+def test_whichever_store_holds_something_else_is_told(fault: Fault, tmp_path: Path) -> None:
+    missed = [one for seed in range(12) for one in _missed_in_replicas(fault, seed, tmp_path / str(seed))]
+    assert not missed, _told(missed)
 
 
 @pytest.mark.slow

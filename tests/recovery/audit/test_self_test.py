@@ -1,0 +1,73 @@
+"""The self-test counts what an audit finds, and says what it does not."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import audited_stores
+
+from recovery.audit.faults import self_test as module
+from recovery.audit.faults.kinds import Fault
+from recovery.audit.faults.self_test import Trials, self_test
+from recovery.verify.catalogue import KINDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from recovery.verify.finding import Finding
+
+
+def test_every_kind_of_fault_is_planted_once_and_found() -> None:
+    tested = self_test(None, Trials(count=len(Fault)))
+    assert tested.is_passed, tested.misses
+    assert [score.fault for score in tested.scores] == list(Fault)
+    assert tested.not_planted == ()
+    assert tested.located == tested.planted == len(Fault)
+
+
+def test_a_store_is_copied_and_left_alone(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(audited_stores.store("tiny"), store)
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    heard: list[tuple[int, int]] = []
+    tested = self_test(store, Trials(count=30, watch=lambda *one: heard.append(one)))
+    assert tested.is_passed, tested.misses
+    assert tested.what == f"a copy of {store}"
+    assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
+    assert Fault.LOG_STALE in tested.not_planted  # it has one log only
+    assert heard == [(number, 30) for number in range(1, 31)]
+
+
+def test_of_a_large_store_a_sample_stands_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "SMALL", 0)
+    (tmp_path / "file").write_bytes(b"x")
+    tested = self_test(tmp_path, Trials(count=2))
+    assert f"{tmp_path} is too large" in tested.what
+    assert tested.planted == 2
+
+
+def test_an_audit_that_says_nothing_misses_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trials, "findings", lambda *_: ())
+    tested = self_test(None, Trials(count=5))
+    assert not tested.is_passed
+    assert (tested.planted, tested.located) == (5, 0)
+    assert [(score.planted, score.found, score.located, score.missed) for score in tested.scores] == [
+        (1, 0, 0, 1)
+    ] * 5
+    assert all("nothing was told" in miss and "seed" in miss for miss in tested.misses)
+
+
+def test_an_audit_that_says_too_much_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Trials.findings
+
+    def loud(self: Trials, root: Path) -> tuple[Finding, ...]:
+        return (*honest(self, root), KINDS["LGR-003"].at(ledger_id=1))
+
+    monkeypatch.setattr(Trials, "findings", loud)
+    tested = self_test(None, Trials(count=1))
+    assert not tested.is_passed
+    assert [alarm.kind for alarm in tested.false_alarms] == ["LGR-003", "LGR-003"]
+    assert "too much: LGR-003" in tested.misses[0]
