@@ -218,7 +218,8 @@ class _Survey:
                 self._complain("CKE-001", file=name, offset=offset, detail=words)
         # Of one id in two spellings one is damaged: a bit of a hexadecimal letter makes the other case of it.
         spelled = {one.instance_id for one in found.values() if one.store_id is None}
-        if len({founding.id_of(one) for one in found.values()}) > 1 or len(spelled) > 1:
+        said = {(founding.id_of(one), one.layout_version) for one in found.values()}
+        if len(said) > 1 or len(spelled) > 1:
             names = " and ".join(_directory_name_of(path) for path in found)
             self._complain("CKE-001", file=filenames.COOKIE, detail=f"{names} belong to different stores")
 

@@ -140,6 +140,16 @@ def _of_end(log: LogFacts) -> Iterator[Finding]:
                 count=log.file_size - offset,
                 detail=str(log.stop),
             )
+        case EndOfData(offset=offset) if offset < log.file_size and not isinstance(
+            log.header, codec.EmptyLog
+        ):
+            yield KINDS["ELG-006"].at(
+                file=_name(log),
+                offset=offset,
+                end=log.file_size,
+                count=log.file_size - offset,
+                detail="zeros up to the end of the file",
+            )
         case Torn(offset=offset) if not isinstance(log.header, codec.EmptyLog):
             yield KINDS["ELG-006"].at(
                 file=_name(log),

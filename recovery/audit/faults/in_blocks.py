@@ -124,7 +124,9 @@ def _wanted(chart: Chart, changed: Changed, fault: Fault) -> tuple[Wanted, ...]:
 
 def _is_missed(chart: Chart, log: LogChart, record: Record) -> bool:
     """Whether anybody could miss it, where another record stands now."""
-    return record.is_map or (record.is_entry and not chart.is_dead(log, record))
+    if chart.is_ours:
+        return record.is_entry and chart.counts(log, record)
+    return record.is_map or record.is_entry
 
 
 def _end(changed: Changed) -> int:
@@ -149,7 +151,8 @@ def _told(chart: Chart, changed: Changed, record: Record, at: int) -> Wanted:
     log, first = changed.log, changed.hit[0][0]
     last = changed.hit[-1][0]
     bad = _BAD | (kinds("ELG-002") if record.is_map else frozenset())
-    if not chart.is_ours and not log.is_sealed and log.sound_behind(last) == log.size:
+    is_sealed = log.is_sealed and not changed.header  # its header says so
+    if not chart.is_ours and not is_sealed and log.sound_behind(last) == log.size:
         bad |= kinds("ELG-006")
     extent = Extent(first.offset, at, _end(changed), record.offset)
     told = [Told(kinds=bad, file=log.name, extent=extent)]
