@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-CAPACITY = 32 << 10
+CAPACITY = 16 << 10
 """So many entries that their columns, and what is made of them, stay in the processor's caches."""
 
 

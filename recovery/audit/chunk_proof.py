@@ -199,6 +199,12 @@ def hop(work: memoryview, begin: int, end: int, last: int, room: int) -> list[in
     return found
 
 
+def record_size(work: Bytes, begin: int) -> int:
+    """What the length word there announces, itself included."""
+    (size,) = _LENGTH.unpack_from(work, begin)
+    return int(size) + LENGTH_WORD_SIZE
+
+
 def entries_before(columns: Columns, count: int) -> int:
     """How many of those just taken there are before the first that is no entry: its ids are negative."""
     place = slice(columns.count, columns.count + count)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SAMPLE = 64
 _APART = 40_503  # so that residues of one ledger get codes of their own
-_ROWS_MAX = 64 << 10
+_ROWS_MAX = 8 << 10
 """So many rows wait before they are put together."""
 
 
@@ -85,7 +85,7 @@ class RunMaker:
         runs["step"] = 1 if steps is None else steps[begins]
         runs["first"], runs["last"] = entries[begins], entries[ends]
         runs["count"] = ends - begins + 1
-        runs["size"] = np.add.reduceat(columns.sizes[order], begins)
+        runs["size"] = _summed(columns.sizes[: columns.count], order, begins, runs["count"])
         runs["bad"] = 0
         shared = _times(ledgers, codec.LEDGER_FACTOR)
         shared ^= _times(entries, codec.ENTRY_FACTOR)
@@ -98,6 +98,12 @@ class RunMaker:
             runs["bad"] = np.add.reduceat(bad, begins, dtype=np.int64)
         runs["digests"] = _folded(digests, begins)
         return runs
+
+
+def _summed(sizes: Numbers, order: Any, begins: Numbers, counts: Numbers) -> Numbers:
+    is_one = sizes[0] == sizes[-1] and sizes.min() == sizes.max()
+    summed: Numbers = counts * sizes[0] if is_one else np.add.reduceat(sizes[order], begins)
+    return summed
 
 
 def _order(ledgers: Numbers, entries: Numbers, steps: Numbers | None) -> Numbers | None:

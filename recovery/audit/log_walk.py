@@ -21,7 +21,6 @@ from recovery.audit.chunk_types import Block, Types
 from storage import entrylog_scan
 from storage.codec.digest import DigestCheck
 from storage.codec.entry import HEAD
-from storage.codec.entrylog import Frame
 from storage.codec.record import FRONT_SIZE
 from storage.codec.survey import matching_checksum
 from storage.entry import NO_ENTRY, DigestType
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from storage.files import ReadFile
     from storage.outcome import Stop
 
-CHUNK_SIZE = 2 << 20
+CHUNK_SIZE = 4 << 20
 """What is read at once: large enough that calls cost nothing, small enough for the processor's caches."""
 
 _CHUNK_MIN = 64 << 10
@@ -142,8 +141,8 @@ class LogWalk:
         held = self._held
         if held.end == self.reader.size:
             return False
-        frame = self.reader.frame_at(at)
-        return held.end - at < FRONT_SIZE or not isinstance(frame, Frame) or frame.end > held.end
+        begin, left = at - held.start, held.end - at
+        return left < FRONT_SIZE or chunk_proof.record_size(held.work, begin) > left
 
     def _places(self, at: int) -> chunk_proof.Places | None:
         held, columns = self._held, self._columns
