@@ -17,7 +17,7 @@ from storage.codec import entry as entry_codec
 from storage.codec import plain
 from storage.codec import record as record_codec
 from storage.codec.digest import DigestCheck
-from storage.entry import NO_ENTRY, RECORD_SIZE_MAX, DigestType, Entry
+from storage.entry import ID_MAX, NO_ENTRY, RECORD_SIZE_MAX, DigestType, Entry
 from storage.errors import EntryUnreadable
 from storage.log_shelf import OFFSET
 from storage.outcome import Damaged, Flaw
@@ -77,7 +77,8 @@ class Reading:
 
     def _looked_up(self, ledger_id: int, entry_id: int) -> Entry | None:
         """The same, its place asked of the index, or its log not open yet."""
-        packed = self._cache.find(ledger_id, entry_id)
+        # What no file could hold the index cannot be asked for.
+        packed = self._cache.find(ledger_id, entry_id) if 0 <= entry_id <= ID_MAX else None
         if packed is None:
             return None
         return plain.decode(self._record_at(packed, ledger_id, entry_id), ledger_id, entry_id)
