@@ -44,8 +44,9 @@ def test_a_workload_without_a_crash_shows_its_history(name: str, played: Play) -
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_recovery_leaves_nothing_open_and_may_be_made_again(name: str, played: Play) -> None:
     root = played(name).root
+    threads = set(threading.enumerate())
     first = recover(root)
-    before, threads = len(os.listdir("/proc/self/fd")), set(threading.enumerate())  # noqa: PTH208
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     assert [recover(root) for _ in range(6)] == [first] * 6
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
     assert set(threading.enumerate()) <= threads  # others may have some: it adds none
