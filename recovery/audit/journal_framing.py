@@ -157,7 +157,10 @@ class Framing:
                 return not isinstance(item.record, Damaged | codec.UnknownRecord)
             if isinstance(decode_head(item.record.data), Damaged):
                 return False
-            if self.check(item.record.data) is not DigestCheck.MISMATCH:
+            check = self.check(item.record.data)
+            if check is DigestCheck.UNVERIFIED and self._verifier.doubts(item.record.ledger_id):
+                return False
+            if check is not DigestCheck.MISMATCH:
                 return True
             place = item.end
         return False

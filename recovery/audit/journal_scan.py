@@ -86,10 +86,15 @@ class _Scan:
         verifier = task.ways.verifier()
         # The scan has looked at all entries: what they tell of their types is known from the beginning.
         verifier.survey = opening_s.survey
-        self._taken = Taken(task.steps, Types(task.ways, verifier), verifier, *self._cuts())
+        self._verifier = verifier
+        self._taken = self._take_nothing_yet()
         self._flaws: list[FlawAt] = []
         self._tail: list[FlawAt] = []
         self._is_boundary: bool | None = True
+
+    def _take_nothing_yet(self) -> Taken:
+        task, verifier = self._task, self._verifier
+        return Taken(task.steps, Types(task.ways, verifier), verifier, *self._cuts())
 
     def _cuts(self) -> tuple[int, int]:
         """Up to where entries are before the mark, and up to where those behind it count."""
@@ -171,9 +176,21 @@ class _Scan:
     # ── a bookie's ───────────────────────────────────────────────────────────────────────────────────
 
     def _walk_by_digests(self) -> None:
-        walk = DigestWalk(self._reader, self._file, self._scan, self._taken)
-        walk.run()
+        walk = self._walked()
+        if any(self._is_known_by_now(ledger_id) for ledger_id in self._taken.unverified):
+            # What stands behind damage may be the first to tell how a ledger in front of it is protected.
+            self._taken = self._take_nothing_yet()
+            walk = self._walked()
         tail = walk.tail()
         self._flaws += [flaw for flaw in walk.flaws if flaw.offset < tail]
         self._tail += [flaw for flaw in walk.flaws if flaw.offset >= tail]
         self._is_boundary = walk.is_boundary
+
+    def _walked(self) -> DigestWalk:
+        walk = DigestWalk(self._reader, self._file, self._scan, self._taken)
+        walk.run()
+        return walk
+
+    def _is_known_by_now(self, ledger_id: int) -> bool:
+        known = self._verifier.digester(ledger_id)
+        return known is not None and known.verifies

@@ -22,7 +22,7 @@ from storage.codec import entrylog as codec
 from storage.outcome import Damaged, EndOfData, Flaw, Torn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from recovery.verify.facts import LogFacts, StoreFacts
     from recovery.verify.finding import Finding
@@ -49,11 +49,11 @@ def findings(facts: StoreFacts) -> Iterator[Finding]:
             )
             continue
         yield from _of_header(log, facts)
-        for flaw in log.flaws:
-            if not is_dead(flaw, rank_of[log.log_id], dead):
-                yield from _of_flaw(log, flaw)
+        flaws = [flaw for flaw in log.flaws if not is_dead(flaw, rank_of[log.log_id], dead)]
+        for flaw in flaws:
+            yield from _of_flaw(log, flaw)
         yield from _of_end(log)
-        yield from _of_map(log)
+        yield from _of_map(log, flaws)
 
 
 def _of_missing(facts: StoreFacts) -> Iterator[Finding]:
@@ -178,7 +178,7 @@ def _of_known_end(log: LogFacts, limit: int) -> Iterator[Finding]:
 # ── the ledgers map ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_map(log: LogFacts) -> Iterator[Finding]:
+def _of_map(log: LogFacts, flaws: Sequence[FlawAt]) -> Iterator[Finding]:
     header = log.header
     if not isinstance(header, codec.Header):
         return
@@ -207,7 +207,13 @@ def _of_map(log: LogFacts) -> Iterator[Finding]:
         detail = f"{len(told)} ledgers in it, {header.ledger_count} in the header"
         yield kind.at(file=name, offset=codec.MAP_FIELDS_OFFSET, count=len(told), detail=detail)
         return
-    yield from _against_walk(log, told)
+    yield from _against_walk(log, told, flaws)
+
+
+def _hides_something(log: LogFacts, flaws: Sequence[FlawAt]) -> bool:
+    """Whether something cannot be counted: that is told already."""
+    is_cut = isinstance(log.stop, Damaged | Torn)
+    return is_cut or any(flaw.kind is not FlawKind.CONFIRMED for flaw in flaws)
 
 
 def _of_no_map(log: LogFacts, header: codec.Header) -> Iterator[Finding]:
@@ -217,9 +223,8 @@ def _of_no_map(log: LogFacts, header: codec.Header) -> Iterator[Finding]:
         yield KINDS["ELG-002"].at(file=_name(log), offset=codec.MAP_FIELDS_OFFSET, count=count, detail=detail)
 
 
-def _against_walk(log: LogFacts, told: Mapping[int, int]) -> Iterator[Finding]:
-    if any(flaw.kind is not FlawKind.CONFIRMED for flaw in log.flaws) or isinstance(log.stop, Damaged | Torn):
-        # What a flaw has hidden cannot be counted: that is told already.
+def _against_walk(log: LogFacts, told: Mapping[int, int], flaws: Sequence[FlawAt]) -> Iterator[Finding]:
+    if _hides_something(log, flaws):
         return
     counted = sizes_by_ledger(log)
     for ledger_id in sorted({*told, *counted}):

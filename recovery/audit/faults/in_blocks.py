@@ -53,7 +53,7 @@ def plant(site: Site, fault: Fault) -> Planted:
         end=changed.end,
         wanted=_wanted(site.chart, changed, fault),
         beside=_beside_place(site.chart, changed),
-        collateral=BESIDE | _beside(fault),
+        collateral=BESIDE | _beside(fault) | _lost_from_sight(changed.log),
         words=f"{len(changed.hit)} records",
     )
 
@@ -63,6 +63,11 @@ def _beside(fault: Fault) -> frozenset[str]:
         # Sound copies of entries that stand elsewhere; nothing tells that they are not newer ones.
         return kinds("IDX-003", "IDX-006")
     return kinds("ELG-001") if fault is Fault.LOG_FIRST_ZEROED else frozenset()
+
+
+def _lost_from_sight(log: LogChart) -> frozenset[str]:
+    """Behind damage nobody recognises what nothing proves."""
+    return kinds("ELG-007") if any(record.digest is None for record in log.entries) else kinds()
 
 
 def _choose(site: Site, fault: Fault) -> Changed:

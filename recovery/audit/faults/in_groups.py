@@ -52,9 +52,14 @@ def plant(site: Site, fault: Fault) -> Planted:
         end=start + len(new),
         wanted=_wanted(site.chart, journal, hits, fault),
         beside=_beside_place(site.chart, journal, hits),
-        collateral=BESIDE | in_journals.broken_chain(journal, hits[0].start),
+        collateral=BESIDE | in_journals.broken_chain(journal, hits[0].start) | _of_header(journal, start),
         words=f"{len(hits)} groups, {region_of(site.chart, journal, hits[0].start).value}",
     )
+
+
+def _of_header(journal: JournalChart, start: int) -> frozenset[str]:
+    """What follows right behind a header tells whether it is one."""
+    return kinds("JRN-002") if start == journal.start else kinds()
 
 
 def _other_block(site: Site, fault: Fault, journal: JournalChart, start: int) -> bytes:
@@ -184,7 +189,7 @@ def _wanted_of_a_cut(chart: Chart, journal: JournalChart, start: int, at: int) -
             return ()  # only what a bookie does not read is missing
         # Nothing behind it is left to say that there was more.
         is_marked = journal.journal_id == chart.position.journal_id
-        found |= kinds() if is_marked and region is Region.BEFORE else kinds("JRN-001")
+        found |= kinds("JRN-003") if is_marked and region is Region.BEFORE else kinds("JRN-001")
         start = journal.start
     # What is told of the last record ends where the file does now; what is told of the rest begins there.
     extents = (Extent(start, at - 1, journal.size), Extent(start, at, journal.size))
