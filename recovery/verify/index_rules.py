@@ -250,7 +250,21 @@ class _Comparison:
         # A wrong row is told already; a right one may be of an earlier copy.
         wrong = np.isin(newest["entry"], rows["entry"][~are_right])
         passed_over = ~np.isin(_locations(newest), rows["location"])
-        yield from _standing("IDX-006", ledger, newest[has_row & ~wrong & passed_over])
+        candidates = newest[has_row & ~wrong & passed_over]
+        # Behind it may stand one that is not good, and it is to that one that the row points.
+        later = self._last_places(rows) if len(candidates) else {}
+        places = zip(candidates["entry"].tolist(), self._ranks(candidates), candidates["offset"], strict=True)
+        is_later = [later[entry] < (rank, offset) for entry, rank, offset in places]
+        yield from _standing("IDX-006", ledger, candidates[np.array(is_later, dtype=bool)])
+
+    def _last_places(self, rows: Rows) -> dict[int, tuple[int, int]]:
+        """For each entry the rank of the log that a row points into, and where in it."""
+        found: dict[int, tuple[int, int]] = {}
+        for _, entry, location in rows.tolist():
+            place = EntryLocation.unpack(location)
+            at = self._rank.get(place.log_id, -1), place.offset - LENGTH_WORD_SIZE
+            found[entry] = max(at, found.get(entry, at))
+        return found
 
     def _newest(self, ledger: int) -> Entries:
         """Of each entry of the ledger the last copy that is good."""

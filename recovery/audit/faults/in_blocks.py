@@ -53,15 +53,17 @@ def plant(site: Site, fault: Fault) -> Planted:
         end=changed.end,
         wanted=_wanted(site.chart, changed, fault),
         beside=_beside_place(site.chart, changed),
-        collateral=BESIDE | _beside(fault) | _lost_from_sight(changed.log),
+        collateral=BESIDE | _beside(fault, changed.log) | _lost_from_sight(changed.log),
         words=f"{len(changed.hit)} records",
     )
 
 
-def _beside(fault: Fault) -> frozenset[str]:
+def _beside(fault: Fault, log: LogChart) -> frozenset[str]:
     if fault in (Fault.LOG_MISDIRECTED, Fault.LOG_STALE):
-        # Sound copies of entries that stand elsewhere; nothing tells that they are not newer ones.
-        return kinds("IDX-003", "IDX-006")
+        # Sound copies of entries that stand elsewhere; nothing tells that they are not newer ones. One that
+        # nothing proves may have swallowed what stands behind the block.
+        swallowed = kinds("IDX-002") if _lost_from_sight(log) else kinds()
+        return kinds("IDX-003", "IDX-006") | swallowed
     return kinds("ELG-001") if fault is Fault.LOG_FIRST_ZEROED else frozenset()
 
 

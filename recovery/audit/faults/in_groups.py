@@ -12,6 +12,7 @@ from recovery.audit.faults.kinds import Fault
 from recovery.audit.faults.planted import Extent, Planted, Told, Within, kinds
 from recovery.audit.faults.regions import Region, chain_ends, region_of
 from recovery.audit.faults.site import NoPlace
+from storage import filenames
 
 if TYPE_CHECKING:
     from recovery.audit.faults.chart import Chart
@@ -89,11 +90,12 @@ def _hits(journal: JournalChart, start: int, old: bytes, new: bytes) -> list[Hit
 
 
 def _wanted(chart: Chart, journal: JournalChart, hits: list[Hit], fault: Fault) -> tuple[Wanted, ...]:
+    hits = [hit for hit in hits if region_of(chart, journal, hit.start) is not Region.VOID]
+    if _might_have_been_so(chart, journal, hits, fault):
+        return ()
     if not journal.is_ours:
         hits = _provable(journal, hits)[:1]  # in front of the next one that proves itself nothing is sure
-    hits = [hit for hit in hits if region_of(chart, journal, hit.start) is not Region.VOID]
-    if fault is Fault.JOURNAL_ZEROED and _was_never_written(chart, journal, hits):
-        return ()
+    beside = _beside_the_mark(chart, journal) if fault is Fault.JOURNAL_ZEROED else ()
     return tuple(
         (
             Told(
@@ -101,9 +103,16 @@ def _wanted(chart: Chart, journal: JournalChart, hits: list[Hit], fault: Fault) 
                 file=journal.name,
                 extent=_extent(chart, journal, hit, hits, fault),
             ),
+            *beside,
         )
         for hit in hits
     )
+
+
+def _beside_the_mark(chart: Chart, journal: JournalChart) -> Wanted:
+    """Where a bookie's journal seems to end in front of its mark, it may be the mark that is wrong."""
+    is_marked = not journal.is_ours and journal.journal_id == chart.position.journal_id
+    return (Told(kinds=kinds("MRK-004"), file=filenames.LAST_MARK),) if is_marked else ()
 
 
 def _beside_place(chart: Chart, journal: JournalChart, hits: list[Hit]) -> Wanted:
@@ -118,8 +127,11 @@ def _provable(journal: JournalChart, hits: list[Hit]) -> list[Hit]:
     return [hit for hit in hits if hit.start in starts]
 
 
-def _was_never_written(chart: Chart, journal: JournalChart, hits: list[Hit]) -> bool:
-    """Whether it might as well be that nothing was written any more: zeros from a record's first byte on."""
+def _might_have_been_so(chart: Chart, journal: JournalChart, hits: list[Hit], fault: Fault) -> bool:
+    """Whether nothing tells that there was more: zeros from a record's first byte on up to the end, or in a
+    bookie's journal whole records that stand elsewhere too."""
+    if journal.is_ours and fault is not Fault.JOURNAL_ZEROED:
+        return False
     if not hits or any(hit.start < hits[0].at - hits[0].at % BLOCK_SIZE for hit in hits):
         return False
     region = region_of(chart, journal, hits[0].start)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from recovery.audit.faults.site import Site
 
 _HEAD_END = 36
+_BY_NUMBER = 0.5
 _FIELDS = {
     Fault.LOG_SIZE: (0, 4),
     Fault.LOG_LEDGER: (4, 12),
@@ -88,17 +89,24 @@ def _choose(site: Site, fault: Fault) -> Chosen:
     logs = [log for log in site.chart.logs if log.entries and not log.is_leftover]
     log = site.choose(logs)
     if fault in _FIELDS:
-        record = site.choose(log.entries)
+        record = _some_entry(site, log.entries)
         start, end = _FIELDS[fault]
         return Chosen(log, record, record.offset + start, record.offset + end)
     if fault is Fault.LOG_DIGEST:
-        record = site.choose([one for one in log.entries if one.digest is not None])
+        record = _some_entry(site, [one for one in log.entries if one.digest is not None])
         assert record.digest is not None, "chosen so"
         return Chosen(log, record, record.offset + _HEAD_END, record.offset + _HEAD_END + record.digest.width)
     records = [one for one in log.entries if one.end > one.offset + _HEAD_END + DigestType.MAC.width]
-    record = site.choose(records)
+    record = _some_entry(site, records)
     width = DigestType.MAC.width if record.digest is None else record.digest.width
     return Chosen(log, record, record.offset + _HEAD_END + width, record.end)
+
+
+def _some_entry(site: Site, entries: list[Record]) -> Record:
+    """Most are small, and large ones lie across the pieces in which a log is read: either as often."""
+    if not entries or site.dice.random() < _BY_NUMBER:
+        return site.choose(entries)
+    return site.dice.choices(entries, [one.end - one.offset for one in entries])[0]
 
 
 def _wanted(chart: Chart, chosen: Chosen, fault: Fault, at: int, now: tuple[int, int]) -> tuple[Wanted, ...]:
