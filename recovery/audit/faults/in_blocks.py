@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BLOCK_SIZE = 4096
 _TRIES = 30
+_IDS_AT = 4
 _BAD = kinds("ELG-003", "ELG-004", "ELG-005")
 _HEADER = kinds("ELG-001")
 
@@ -53,23 +54,24 @@ def plant(site: Site, fault: Fault) -> Planted:
         end=changed.end,
         wanted=_wanted(site.chart, changed, fault),
         beside=_beside_place(site.chart, changed),
-        collateral=BESIDE | _beside(fault, changed.log) | _lost_from_sight(changed.log),
+        collateral=BESIDE | _beside(fault, site.chart) | _lost_from_sight(site.chart),
         words=f"{len(changed.hit)} records",
     )
 
 
-def _beside(fault: Fault, log: LogChart) -> frozenset[str]:
+def _beside(fault: Fault, chart: Chart) -> frozenset[str]:
     if fault in (Fault.LOG_MISDIRECTED, Fault.LOG_STALE):
         # Sound copies of entries that stand elsewhere; nothing tells that they are not newer ones. One that
         # nothing proves may have swallowed what stands behind the block.
-        swallowed = kinds("IDX-002") if _lost_from_sight(log) else kinds()
+        swallowed = kinds("IDX-002") if _lost_from_sight(chart) else kinds()
         return kinds("IDX-003", "IDX-006") | swallowed
     return kinds("ELG-001") if fault is Fault.LOG_FIRST_ZEROED else frozenset()
 
 
-def _lost_from_sight(log: LogChart) -> frozenset[str]:
+def _lost_from_sight(chart: Chart) -> frozenset[str]:
     """Behind damage nobody recognises what nothing proves."""
-    return kinds("ELG-007") if any(record.digest is None for record in log.entries) else kinds()
+    is_proven = all(record.digest is not None for log in chart.logs for record in log.entries)
+    return kinds() if is_proven else kinds("ELG-007")
 
 
 def _choose(site: Site, fault: Fault) -> Changed:
@@ -118,7 +120,7 @@ def _changed(log: LogChart, start: int, old: bytes, new: bytes) -> Changed:
 
 def _wanted(chart: Chart, changed: Changed, fault: Fault) -> tuple[Wanted, ...]:
     is_foreign = fault in (Fault.LOG_MISDIRECTED, Fault.LOG_STALE)
-    hit = [one for one in changed.hit if not is_foreign or _is_missed(chart, changed.log, one[0])]
+    hit = [one for one in changed.hit if not is_foreign or _is_missed(chart, changed, one[0])]
     wanted = [_told(chart, changed, record, at) for record, at in hit]
     if not chart.is_ours and is_foreign:
         # Where sound records stand now, nothing knows that it should be others.
@@ -129,10 +131,13 @@ def _wanted(chart: Chart, changed: Changed, fault: Fault) -> tuple[Wanted, ...]:
     return tuple(wanted)
 
 
-def _is_missed(chart: Chart, log: LogChart, record: Record) -> bool:
-    """Whether anybody could miss it, where another record stands now."""
+def _is_missed(chart: Chart, changed: Changed, record: Record) -> bool:
+    """Whether anybody could miss it, where another record stands now: not one with the same ids."""
     if chart.is_ours:
-        return record.is_entry and chart.counts(log, record)
+        ids = record.ledger_id.to_bytes(8, signed=True) + record.entry_id.to_bytes(8, signed=True)
+        at = record.offset - changed.start + _IDS_AT
+        is_same = at >= _IDS_AT and changed.data[at : at + len(ids)] == ids
+        return record.is_entry and chart.counts(changed.log, record) and not is_same
     return record.is_map or record.is_entry
 
 

@@ -53,7 +53,10 @@ def plant(site: Site, fault: Fault) -> Planted:
         end=start + len(new),
         wanted=_wanted(site.chart, journal, hits, fault),
         beside=_beside_place(site.chart, journal, hits),
-        collateral=BESIDE | in_journals.broken_chain(journal, hits[0].start) | _of_header(journal, start),
+        collateral=BESIDE
+        | in_journals.broken_chain(journal, hits[0].start)
+        | _of_header(journal, start)
+        | (kinds("MRK-004") if not journal.is_ours else kinds()),
         words=f"{len(hits)} groups, {region_of(site.chart, journal, hits[0].start).value}",
     )
 
@@ -95,7 +98,7 @@ def _wanted(chart: Chart, journal: JournalChart, hits: list[Hit], fault: Fault) 
         return ()
     if not journal.is_ours:
         hits = _provable(journal, hits)[:1]  # in front of the next one that proves itself nothing is sure
-    beside = _beside_the_mark(chart, journal) if fault is Fault.JOURNAL_ZEROED else ()
+    beside = _beside_the_mark(chart, journal)
     return tuple(
         (
             Told(

@@ -59,18 +59,19 @@ def plant(site: Site, fault: Fault) -> Planted:
         ledger_id=record.ledger_id,
         entry_id=record.entry_id,
         wanted=wanted,
-        beside=_beside_dead(site.chart, chosen),
+        beside=_beside_place(site.chart, chosen, fault),
         collateral=BESIDE | _beside_ids(fault),
         words=f"byte {at}: size {size}, ledger {ledger_id}, entry {entry_id}; proven by {record.digest}",
     )
 
 
-def _beside_dead(chart: Chart, chosen: Chosen) -> Wanted:
-    """Nobody has to tell of a dead record; but as another one it is not dead."""
+def _beside_place(chart: Chart, chosen: Chosen, fault: Fault) -> Wanted:
+    """Nobody has to tell of a dead record; but as another one it is not dead. And behind a wrong size several
+    things may be wrong until something proves itself."""
     log, record = chosen.log, chosen.record
-    if not chart.is_dead(log, record):
+    if fault is not Fault.LOG_SIZE and not chart.is_dead(log, record):
         return ()
-    extent = Within(record.offset, max(record.end, log.sound_behind(record)))
+    extent = Within(record.offset, _sound_from(log, record))
     return (Told(kinds=_BAD, file=log.name, extent=extent),)
 
 
@@ -132,7 +133,7 @@ def _wanted_of_a_size(chart: Chart, chosen: Chosen, at: int, size: int) -> tuple
     log, record = chosen.log, chosen.record
     bad = _BAD | (_UNSEALED_END if _ends_unsealed(chart, log, record) else frozenset())
     if record.digest is not None:
-        at_record = Told(kinds=bad, file=log.name, extent=Extent(record.offset, at, log.sound_behind(record)))
+        at_record = Told(kinds=bad, file=log.name, extent=Extent(record.offset, at, _sound_from(log, record)))
         return ((at_record,), *named(chart, log, record))
     reach = max(record.end, min(record.offset + 4 + max(size, 0), log.size))
     last = log.at(reach - 1) or record
@@ -143,6 +144,11 @@ def _wanted_of_a_size(chart: Chart, chosen: Chosen, at: int, size: int) -> tuple
     if not chart.is_ours:
         alternatives.append(Told(kinds=kinds("LGR-005"), ledgers=frozenset({record.ledger_id})))
     return (tuple(alternatives),)
+
+
+def _sound_from(log: LogChart, record: Record) -> int:
+    # Behind where it counts nothing is sound or not.
+    return log.size if record.end >= log.limit else max(record.end, log.sound_behind(record))
 
 
 def _ends_unsealed(chart: Chart, log: LogChart, record: Record) -> bool:
