@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,24 +28,35 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(directory: Path, *command: str | Path) -> dict[str, Any]:
-    """What the program says, run where nothing of ours lies; Spark's own directory for workers is removed."""
-    import pyspark
-
-    work = Path(str(pyspark.__file__)).parent / "work"
-    before = set(work.glob("*")) if work.is_dir() else None
+    """What the program says, run where nothing of ours lies."""
     done = subprocess.run(
         command,
         check=False,
         capture_output=True,
         text=True,
         cwd=directory,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        env={
+            **os.environ,
+            "SPARK_HOME": str(own_home(directory)),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+        },
     )
-    if before is None:
-        shutil.rmtree(work, ignore_errors=True)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
+
+
+def own_home(directory: Path) -> Path:
+    """Spark as it is installed, but that its executors work in a directory of this test's own."""
+    import pyspark
+
+    home = directory / "spark"
+    home.mkdir()
+    for one in Path(str(pyspark.__file__)).parent.iterdir():
+        if one.name != "work":
+            (home / one.name).symlink_to(one)
+    return home
 
 
 def test_code_and_tasks_reach_executors(store: Path, tmp_path: Path) -> None:
