@@ -6,7 +6,7 @@ It is copied first, by LMDB's own rules: of one that is being written to a readi
 from __future__ import annotations
 
 import errno
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recovery.audit import index_copy
 from recovery.audit.choice import EVERYTHING
 from recovery.audit.index_rows import RowReader
 from recovery.audit.index_scan import ScanIndex
@@ -109,8 +110,8 @@ def _copied(path: str) -> Iterator[str]:
                 raise OSError(errno.EINVAL, f"no index that can be read: {index}", path)
             copy = Path(scratch) / f"{filenames.INDEX}{attempt}"
             copy.mkdir()
-            with closing(index):
-                if index.copy(copy):
-                    yield str(copy)
-                    return
+            index.close()
+            if index_copy.copy(Path(path), copy):
+                yield str(copy)
+                return
     raise OSError(errno.EAGAIN, "it changes faster than it can be copied", path)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recovery.audit import index_copy
 from recovery.audit.links import make_links, remove_stale
 from storage import filenames, lastmark
 from storage.codec.mark import Mark
@@ -187,10 +188,10 @@ class _Holding:
             index = _view(self._layout)
             if not isinstance(index, LmdbIndex):
                 return _Copied(index)
-            with closing(index):
-                into = self._new_directory()
-                if index.copy(into):
-                    return _looked_into(into)
+            index.close()
+            into = self._new_directory()
+            if index_copy.copy(Path(self._layout.ledgers.path) / filenames.INDEX, into):
+                return _looked_into(into)
         raise OSError(errno.EAGAIN, "it changes faster than it can be copied", self._layout.ledgers.path)
 
     def _new_directory(self) -> Path:

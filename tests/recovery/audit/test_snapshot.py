@@ -13,7 +13,7 @@ import fixtures
 import pytest
 import small_stores
 
-from recovery.audit import links, snapshot
+from recovery.audit import index_copy, links, snapshot
 from recovery.audit.snapshot import hold
 from recovery.founding import Layout
 from recovery.opening import open_store
@@ -221,14 +221,14 @@ def test_a_writer_that_comes_while_it_is_copied_makes_it_begin_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_stores.make(tmp_path / "store")
-    copy, copied = LmdbIndex.copy, []
+    copy, copied = index_copy.copy, []
 
-    def late(index: LmdbIndex, path: os.PathLike[str]) -> bool:
+    def late(index: Path, path: os.PathLike[str]) -> bool:
         is_good = copy(index, path)
         copied.append(path)
         return is_good and len(copied) > 2
 
-    monkeypatch.setattr(LmdbIndex, "copy", late)
+    monkeypatch.setattr(index_copy, "copy", late)
     with held(tmp_path) as it:
         assert it.index == copied[-1]
         check_consistent(it)
