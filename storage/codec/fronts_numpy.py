@@ -43,32 +43,26 @@ def encode_fronts(
     ledger_id: int, first_id: int, last_add_confirmed: int, length: int, payloads: Sequence[bytes]
 ) -> bytes | None:
     """As `record.encode_fronts`; `None` where a number is larger than a record can hold."""
-    sizes = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
-    if first_id + len(payloads) - 1 > ID_MAX or length + int(sizes.sum()) > ID_MAX:
+    sizes, count = list(map(len, payloads)), len(payloads)
+    last = length + sum(sizes)
+    if first_id + count - 1 > ID_MAX or last > ID_MAX:
         return None
-    fronts = np.empty(len(payloads), dtype=_FRONT)
-    fronts["size"] = sizes + _OVERHEAD
+    fronts = np.empty(count, dtype=_FRONT)
     fronts["ledger_id"] = ledger_id
-    fronts["entry_id"] = np.arange(first_id, first_id + len(payloads))
+    numbers = np.arange(count)
+    fronts["entry_id"] = numbers + first_id
     fronts["last_add_confirmed"] = last_add_confirmed
-    fronts["length"] = np.cumsum(sizes) + length
+    size = sizes[0]
+    if size and sizes.count(size) == count:  # as it mostly is
+        fronts["size"] = size + _OVERHEAD
+        fronts["length"] = (numbers + 1) * size + length
+    else:
+        fronts["size"] = np.array(sizes) + _OVERHEAD
+        fronts["length"] = np.cumsum(sizes) + length
     heads = fronts.view(np.uint8).reshape(len(fronts), _FRONT.itemsize)[:, _LENGTH_SIZE:-_LENGTH_SIZE]
     checksums = map(crc32c, payloads, _head_checksums(heads).tolist())
-    fronts["checksum"] = np.fromiter(checksums, dtype=np.uint32, count=len(payloads))
+    fronts["checksum"] = np.fromiter(checksums, dtype=np.uint32, count=count)
     return fronts.tobytes()
-
-
-def interleave(fronts: bytes, payloads: Sequence[bytes]) -> bytes | None:
-    """The records of these fronts and payloads in one piece, if all are of one size."""
-    joined, count = b"".join(payloads), len(payloads)
-    size = len(payloads[0])
-    if len(joined) != size * count or len(set(map(len, payloads))) > 1:
-        return None
-    width = len(fronts) // count
-    records = np.empty((count, width + size), dtype=np.uint8)
-    records[:, :width] = np.frombuffer(fronts, dtype=np.uint8).reshape(count, width)
-    records[:, width:] = np.frombuffer(joined, dtype=np.uint8).reshape(count, size)
-    return records.tobytes()
 
 
 def _head_checksums(heads: Any) -> Checksums:

@@ -10,6 +10,8 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.codec import record
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -57,10 +59,8 @@ def of_parts(
         sizes = [front_size + size for size in map(len, some)]
         number = fitting(sizes)
         del sizes[number:]
-        buffers = [b""] * (2 * number)
         some_fronts = bytes(fronts[start * front_size : (start + number) * front_size])
-        buffers[::2] = [some_fronts[at : at + front_size] for at in range(0, len(some_fronts), front_size)]
-        buffers[1::2] = some[:number]
+        buffers = record.buffers(some_fronts, some[:number])
         ids = range(first_id + start, first_id + start + number)
         yield Piece(ledger_id, ids, sizes, sum(sizes), buffers)
         start, count = start + number, min(COUNT_MAX, 2 * number)

@@ -11,7 +11,7 @@ The first length counts the bytes behind itself, the second the payload bytes of
 from __future__ import annotations
 
 import struct
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import accumulate, count, repeat
@@ -23,7 +23,7 @@ from storage.codec import entry as entry_codec
 from storage.entry import DigestType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from storage.codec.digest import Digester
 
@@ -40,8 +40,11 @@ HEAD_FRONT_SIZE = LENGTH_SIZE + entry_codec.HEAD.size
 MANY = 128
 """From so many on fronts are quicker made all at once; of fewer, calls to numpy cost more than they spare."""
 
-_SMALL = 512
-"""Payloads up to here are copied once more rather than handled one by one."""
+_CUT_MAX = 1024
+"""So many pieces are cut in one call."""
+
+_CUTTERS_MAX = 32
+"""Of batches of so many sizes at once the way to cut them is remembered: at most a megabyte."""
 
 _HEAD = entry_codec.HEAD
 _LENGTH = struct.Struct(">i")
@@ -57,9 +60,6 @@ class Kernel(Protocol):
         self, ledger_id: int, first_id: int, last_add_confirmed: int, length: int, payloads: Sequence[bytes]
     ) -> bytes | None:
         """As `encode_fronts` below; `None` where a number is larger than a record can hold."""
-
-    def interleave(self, fronts: bytes, payloads: Sequence[bytes]) -> bytes | None:
-        """The records in one piece, if all are of one size."""
 
 
 @cache
@@ -94,9 +94,13 @@ def encode_fronts(
         if fronts is not None:
             return fronts
     sizes = list(map(len, payloads))
-    ids = range(first_id, first_id + len(sizes))
-    lengths = list(accumulate(sizes, initial=length))[1:]
+    ids, size = range(first_id, first_id + len(sizes)), sizes[0] if sizes else 0
     ledger, confirmed = repeat(ledger_id), repeat(last_add_confirmed)
+    lengths: Sequence[int]
+    if size and sizes.count(size) == len(sizes):  # as it mostly is: then nothing has to be added up
+        lengths = range(length + size, length + size * len(sizes) + 1, size)
+    else:
+        lengths = list(accumulate(sizes, initial=length))[1:]
     checksums = map(crc32c, payloads, map(crc32c, map(_HEAD.pack, ledger, ids, confirmed, lengths)))
     lengths_in_front = [CRC32C_OVERHEAD + size for size in sizes]
     return b"".join(map(_FRONT.pack, lengths_in_front, ledger, ids, confirmed, lengths, checksums))
@@ -113,16 +117,26 @@ def buffers(fronts: bytes, payloads: Sequence[bytes]) -> Sequence[bytes]:
     count = len(payloads)
     if count == 1:
         return fronts, payloads[0]
-    is_small = len(payloads[0]) <= _SMALL and len(payloads[-1]) <= _SMALL
-    if count >= MANY and is_small and (kernel := many_at_once()) is not None:
-        records = kernel.interleave(fronts, payloads)
-        if records is not None:
-            return (records,)
-    size = len(fronts) // count
     parts = [b""] * (2 * count)
-    parts[::2] = [fronts[start : start + size] for start in range(0, len(fronts), size)]
+    parts[::2] = cut(fronts, count)
     parts[1::2] = payloads
     return parts
+
+
+def cut(joined: bytes, count: int) -> Sequence[bytes]:
+    """As many pieces of one size as `count` says."""
+    width = len(joined) // count
+    if count <= _CUT_MAX:
+        return _cutter(width, count)(joined)
+    size = width * _CUT_MAX
+    parts = (joined[start : start + size] for start in range(0, len(joined), size))
+    return [piece for part in parts for piece in _cutter(width, len(part) // width)(part)]
+
+
+@lru_cache(_CUTTERS_MAX)
+def _cutter(width: int, count: int) -> Callable[[bytes], tuple[bytes, ...]]:
+    # A fifth of the time that as many slices take.
+    return struct.Struct(f"{width}s" * count).unpack
 
 
 def encode_front_with(
