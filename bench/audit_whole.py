@@ -25,7 +25,7 @@ from recovery.audit.inspect import inspect
 from recovery.audit.local import Pool, Serial
 from recovery.audit.task import Done, Pace
 from recovery.verify import soundness
-from recovery.verify.index_rules import Drilled
+from recovery.verify.comparison import compared
 from storage import StoreConfig
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def tell(path: Path, rounds: int) -> None:
     apart = Apart()
     look(path, apart, 1)
     start = time.perf_counter()
-    soundness.findings(report.stores[0].facts, Drilled())
+    facts = report.stores[0].facts
+    soundness.findings(facts, compared(facts))
     apart.seconds["rules"] = time.perf_counter() - start
     print("in one process, by what is read: " + ", ".join(f"{k} {s:.2f} s" for k, s in apart.seconds.items()))
     crossed = apart.seconds["ScanIndex"] + apart.seconds["rules"]

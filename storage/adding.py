@@ -35,9 +35,8 @@ class Adding:
         self._latch = latch
         self._group_size_max = group_size_max
 
-    def append(self, ledger_id: int, access: Access, payloads: Sequence[bytes]) -> Run:
-        """The payloads with ids behind the ledger's last entry, when a crash can no longer lose them."""
-        tail = self._tails.of(ledger_id)
+    def append(self, tail: Tail, access: Access, payloads: Sequence[bytes]) -> Run:
+        """The payloads with ids behind the ledger's last entry, when a crash can no longer lose it."""
         run = self._alone.append(tail, access, payloads)
         if run is None:
             return self._wait_through(tail, access, lambda tail: tail.append(payloads, access))

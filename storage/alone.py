@@ -31,7 +31,6 @@ class Alone:
     ) -> None:
         self._turnstile = committer.turnstile
         self._news = committer.news
-        self._lets_in = committer.entrance.lets_in
         self._journals = journals
         self._slot = slot
         self._latch = latch
@@ -64,20 +63,23 @@ class Alone:
         if access is not tail.admitted or journal is None or not self._latch.is_open:
             return None
         # What waits already has ids before these, and is written first.
-        if not turnstile.is_idle or turnstile.open.load.has_content or not self._lets_in(tail):
+        others, load = turnstile.open.waiting, turnstile.open.load
+        if turnstile.is_led or others or load.runs or load.statements or load.deletions:
+            return None
+        if tail.is_held or self._slot.tables.active.size >= self._limits.memtable_size_max:
             return None
         if journal.keyed.get(tail.ledger_id) != tail.facts.master_key:
             return None
-        before = tail.handed_out
+        before = tail.next_id, tail.next_length
         try:
             run = tail.append(payloads, access)
-            if run.size <= self._limits.group_size_max and journal.has_room_for(run.size):
+            if run.size <= self._limits.group_size_max and journal.end + run.size <= journal.ample_until:
                 turnstile.begin_alone()
                 return run
-            tail.take_back(before)
         except BaseException:
-            tail.take_back(before)
+            tail.next_id, tail.next_length = before
             raise
+        tail.next_id, tail.next_length = before
         return None
 
     def _do(self, run: Run) -> None:
@@ -111,4 +113,5 @@ class Alone:
         except BaseException:
             self._turnstile.end_alone()  # a Ctrl-C: whoever has come meanwhile must not wait for ever
             raise
-        self._news.notify()
+        if self._news.audience:
+            self._news.notify()

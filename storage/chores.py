@@ -27,15 +27,16 @@ class Delayed:
     ) -> None:
         self._delay_s = delay_s
         self._act = act
-        self._rests = True
+        self.rests = delay_s is not None
+        """Whether it waits to be told. Without a delay it never comes to be due."""
         self._is_due = False
         self._worker = hire(name, self.step, on_failure)
         self.stop = self._worker.stop
 
     def notice(self) -> None:
-        """Costs nothing while it is noticed already. Without a delay it never comes to be due."""
-        if self._rests and self._delay_s is not None:
-            self._rests = False
+        """Costs nothing while it is noticed already."""
+        if self.rests:
+            self.rests = False
             self._worker.wake()
 
     def step(self) -> Pause:
@@ -44,7 +45,7 @@ class Delayed:
             return self._delay_s
         self._is_due = False
         # Before it acts: what is noticed meanwhile wakes it again.
-        self._rests = True
+        self.rests = True
         self._act()
         return None
 
@@ -63,14 +64,13 @@ class Sealing:
         self._committer = committer
         self._journals = journals
         self._seen = journals.groups
-        self._delayed = Delayed("ledgerstore-seal", idle_s, self._seal_if_idle, hire, on_failure)
-        self.notice = self._delayed.notice
-        self.stop = self._delayed.stop
+        self.delayed = Delayed("ledgerstore-seal", idle_s, self._seal_if_idle, hire, on_failure)
+        self.stop = self.delayed.stop
 
     def _seal_if_idle(self) -> None:
         if self._journals.groups != self._seen:
             self._seen = self._journals.groups
-            self._delayed.notice()
+            self.delayed.notice()
             return
         self._committer.seal()
         self._seen = self._journals.groups
@@ -88,7 +88,7 @@ class Filling:
     def notice(self) -> None:
         """Looks whether the next journal will be needed."""
         active = self._journals.active
-        if active is not None and active.journal_id != self._noticed and active.is_half_full:
+        if active is not None and active.end > active.half and active.journal_id != self._noticed:
             self._noticed = active.journal_id
             self._worker.wake()
 

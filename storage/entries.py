@@ -90,11 +90,6 @@ class Entries:
         self.fronts += fronts
         self.run += payloads
 
-    def is_followed_by(self, first_id: int, fronts_size: int, count: int) -> bool:
-        """Whether so many entries come next, with fronts like the run's."""
-        is_next = self.first + len(self.run) == first_id and first_id > self.highest_stray
-        return is_next and fronts_size == self.front_size * count
-
     def put(self, entry_id: int, record: bytes) -> int:
         """Takes an entry with any id; answers with the bytes of memory that it adds."""
         assert len(record) >= HEAD_FRONT_SIZE, "no record is shorter than its head"

@@ -105,6 +105,10 @@ class JournalWriter:
         self._salt = salt
         self._alignment = alignment
         self._filled_until = filled_until
+        self.half = filled_until // 2
+        """Is the end behind it, the next journal is wanted."""
+        self.ample_until = filled_until - 3 * alignment
+        """A group that ends before it has room, whatever its padding comes to."""
         self._written_until = self.end
         self.needs_vouching = False
         """Whether the last group holds anything that no later seal vouches for."""
@@ -116,14 +120,11 @@ class JournalWriter:
 
     @property
     def is_half_full(self) -> bool:
-        return 2 * self.end > self._filled_until
+        return self.end > self.half
 
     def has_room(self, group: Group, more: int = 0) -> bool:
-        return self.has_room_for(group.size + more) or group.space(self._alignment, more) <= self.room
-
-    def has_room_for(self, size: int) -> bool:
-        """Whether a group of that size has room, whatever its padding comes to."""
-        return size + 3 * self._alignment <= self._filled_until - self.end
+        is_ample = self.end + group.size + more <= self.ample_until
+        return is_ample or group.space(self._alignment, more) <= self.room
 
     def write(self, group: Group, durable_up_to: JournalPosition) -> None:
         """Writes the group at the end; not durable, and not part of the journal, until `sync` returns."""

@@ -50,6 +50,7 @@ class Ledger:
     __slots__ = (
         "_access",
         "_adding",
+        "_end",
         "_is_plain",
         "_latch",
         "_logged",
@@ -71,6 +72,8 @@ class Ledger:
         self._notice_submit = notice_submit
         self._parts = parts
         self._adding = parts.adding
+        self._end: Tail | None = None
+        """Where it ends, as soon as anybody has asked: a store has one tail for each ledger."""
         self._latch = parts.latch
         self._row = parts.registry.find
         self._slot = parts.slot
@@ -91,7 +94,7 @@ class Ledger:
             self._latch.check_writes()
         if not (type(payload) is bytes and len(payload) <= self._small):
             payload = self._checked(payload)
-        return self._adding.append(self.id, self._access, (payload,)).first_id
+        return self._adding.append(self._end or self._tail(), self._access, (payload,)).first_id
 
     def append_many(self, payloads: Iterable[Payload]) -> range:
         """The ids of the new entries, consecutive, when a crash can no longer lose any of them.
@@ -105,7 +108,7 @@ class Ledger:
             return range(0)
         if len(checked) >= record_codec.MANY:
             record_codec.many_at_once()  # loaded before anybody waits for this add
-        run = self._adding.append(self.id, self._access, checked)
+        run = self._adding.append(self._tail(), self._access, checked)
         return range(run.first_id, run.last_id + 1)
 
     def submit(self, payload: Payload) -> Future[int]:
@@ -191,7 +194,9 @@ class Ledger:
             return exists(self._parts, self.id)
 
     def _tail(self) -> Tail:
-        return self._parts.tails.of(self.id)
+        if self._end is None:
+            self._end = self._parts.tails.of(self.id)
+        return self._end
 
     def _digester(self) -> Digester:
         """How to verify what is read, and to protect what is said."""

@@ -147,8 +147,10 @@ class Store:
             if self._journals.groups != self._groups:
                 # Only where something was written: an idle store must come to rest.
                 self._groups = self._journals.groups
-                self._sealing.notice()
-                self._timer.notice()
+                if self._sealing.delayed.rests:
+                    self._sealing.delayed.notice()
+                if self._timer.rests:
+                    self._timer.notice()
         except Exception as error:  # the entries are durable: the turn itself has not failed
             self._fail(error)
 

@@ -90,8 +90,6 @@ class Tail:
     """The end of one ledger. Runs are made under the turnstile's lock, and settled in the order of turns."""
 
     __slots__ = (
-        "_next_id",
-        "_next_length",
         "admitted",
         "end",
         "facts",
@@ -101,6 +99,8 @@ class Tail:
         "lac_seen",
         "ledger_id",
         "lost",
+        "next_id",
+        "next_length",
         "prefix",
     )
 
@@ -115,7 +115,8 @@ class Tail:
         """Whether they were decided since a turn has last compared them with what is written down."""
         self.admitted: Access | None = None
         """Who may add, as long as nothing is decided anew."""
-        self._next_id, self._next_length = NO_ENTRY, 0
+        self.next_id, self.next_length = NO_ENTRY, 0
+        """What is handed out next, and the payload bytes before it."""
         self.is_held = False
         """Whether the ledger is being deleted: who comes now waits, and then finds none."""
         self.lost: BaseException | None = None
@@ -191,7 +192,7 @@ class Tail:
     @property
     def tells_digest(self) -> bool:
         """Whether its digest type is decided: of a ledger without entries CRC-32C is only what is usual."""
-        is_presumed = self._next_id == 0 and self.facts.digest_type in (None, DigestType.CRC32C)
+        is_presumed = self.next_id == 0 and self.facts.digest_type in (None, DigestType.CRC32C)
         return self.is_claimed and not is_presumed
 
     def _learn(self, access: Access) -> None:
@@ -221,7 +222,7 @@ class Tail:
 
     def append(self, payloads: Sequence[bytes], access: Access) -> Run:
         """A run behind everything that was handed out before."""
-        first_id, before, count = self._next_id, self._next_length, len(payloads)
+        first_id, before, count = self.next_id, self.next_length, len(payloads)
         # Of what is handed out, none is confirmed before its turn is over.
         confirmed, digest_type = self.end.entry_id, self.facts.digest_type
         try:
@@ -241,7 +242,7 @@ class Tail:
         except struct.error as error:
             words = f"ledger {self.ledger_id} ends at entry {first_id - 1}, length {before}"
             raise InvalidEntry(f"{words}: nothing may be above 2^63 - 1") from error
-        self._next_id, self._next_length = first_id + count, length
+        self.next_id, self.next_length = first_id + count, length
         size = len(fronts) + length - before
         return Run(self, first_id, first_id + count - 1, fronts, payloads, size, length, confirmed)
 
@@ -269,18 +270,18 @@ class Tail:
 
     def _placed(self, entry_id: int, confirmed: int, length: int, front: bytes, rest: bytes) -> Run:
         # Of the last one added again the newer copy counts: a reopening goes on from its length too.
-        if entry_id >= self._next_id - 1:
-            self._next_id, self._next_length = entry_id + 1, length
+        if entry_id >= self.next_id - 1:
+            self.next_id, self.next_length = entry_id + 1, length
         return Run(self, entry_id, entry_id, front, (rest,), len(front) + len(rest), length, confirmed)
 
     @property
     def handed_out(self) -> HandedOut:
         """What comes next, and what was decided: what `take_back` goes back to."""
-        return self._next_id, self._next_length, self.facts, self.is_claimed
+        return self.next_id, self.next_length, self.facts, self.is_claimed
 
     def take_back(self, handed_out: HandedOut) -> None:
         """What was handed out since then never happened."""
-        self._next_id, self._next_length, self.facts, self.is_claimed = handed_out
+        self.next_id, self.next_length, self.facts, self.is_claimed = handed_out
         self.admitted = None
 
     def settle(self, run: Run) -> None:
@@ -293,7 +294,7 @@ class Tail:
 
     def hand_back(self, facts: LedgerRow) -> None:
         """What was handed out and is not settled never happened; of the facts these are settled."""
-        self._next_id, self._next_length = self.end.entry_id + 1, self.end.length
+        self.next_id, self.next_length = self.end.entry_id + 1, self.end.length
         self.facts = facts
         self.is_claimed = self.end != EMPTY or facts.makes_a_ledger
         self.admitted = None

@@ -67,16 +67,17 @@ class Turnstile(Generic[Load]):
         self._interrupted = interrupted
         self.lock = threading.Lock()
         self.open = Turn(new_load())
-        self._is_led = False
+        self.is_led = False
+        """Whether somebody works. Needs the lock."""
         self._alone: int | None = None
         """The thread that works for itself only, in the place of a leader."""
 
     def begin(self) -> Turn[Load] | None:
         """Takes the open turn, if none is under way; whoever takes it must `end` it."""
         with self.lock:
-            if self._is_led:
+            if self.is_led:
                 return None
-            self._is_led = True
+            self.is_led = True
             return self._take()
 
     def _take(self) -> Turn[Load]:
@@ -90,7 +91,7 @@ class Turnstile(Generic[Load]):
         with self.lock:
             # Once, however often an interrupted leader comes back: by then another may be leading.
             if not turn.is_over:
-                self.open.needs_leader = self._is_led = self.open.waiting > 0
+                self.open.needs_leader = self.is_led = self.open.waiting > 0
                 turn.error = error
                 turn.is_over = True
             following = self.open
@@ -99,16 +100,11 @@ class Turnstile(Generic[Load]):
             following.let_one_through()
         self._answer(turn.load, turn.error)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nobody works, and nobody waits. Needs the lock."""
-        return not self._is_led and not self.open.waiting
-
     def begin_alone(self) -> None:
         """The caller works for itself only, while nobody else does; it must `end_alone`. Needs the lock."""
         alone = threading.get_ident()
         # No call in between, so that no Ctrl-C comes in between either.
-        self._alone, self._is_led = alone, True
+        self._alone, self.is_led = alone, True
 
     @property
     def is_alone(self) -> bool:
@@ -118,8 +114,8 @@ class Turnstile(Generic[Load]):
     def end_alone(self) -> None:
         """One of those who have come meanwhile leads them. May be called again, if it was interrupted."""
         with self.lock:
-            if self.is_alone:
-                self.open.needs_leader = self._is_led = self.open.waiting > 0
+            if self._alone == threading.get_ident():
+                self.open.needs_leader = self.is_led = self.open.waiting > 0
                 self._alone = None
             following = self.open
         if following.needs_leader:
@@ -145,11 +141,11 @@ class Turnstile(Generic[Load]):
     def _claim(self, turn: Turn[Load]) -> bool:
         """Whether the caller leads the turn from now on."""
         with self.lock:
-            if turn is not self.open or (self._is_led and not turn.needs_leader):
+            if turn is not self.open or (self.is_led and not turn.needs_leader):
                 return False
             following, leader = Turn(self._new_load()), threading.get_ident()
             # No call in between, so that no Ctrl-C comes in between either.
-            self.open, self._is_led, turn.leader = following, True, leader
+            self.open, self.is_led, turn.leader = following, True, leader
             return True
 
     def _wait(self, turn: Turn[Load]) -> None:
@@ -219,34 +215,39 @@ class Signal:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting = 0
+        self.audience = 0
+        """How many wait or listen; nobody else has to be told."""
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def wait_for(self, is_there: Callable[[], bool], timeout: float | None = None) -> bool:
         """Whether it came to be so in time."""
         with self._changed:
             # Counted before it looks: whoever changes something after that sees that somebody waits.
-            self._waiting += 1
+            self.audience += 1
             try:
                 return self._changed.wait_for(is_there, timeout)
             finally:
-                self._waiting -= 1
+                self.audience -= 1
 
     def listen(self, hear: Callable[[], None]) -> None:
         """Has it called after each change, by whoever has made it; it must neither wait nor raise."""
         with self._changed:
             self._listeners = (*self._listeners, hear)
+            self.audience += 1
 
     def ignore(self, hear: Callable[[], None]) -> None:
         """Has it called no more."""
         with self._changed:
-            self._listeners = tuple(one for one in self._listeners if one != hear)
+            left = tuple(one for one in self._listeners if one != hear)
+            self.audience -= len(self._listeners) - len(left)
+            self._listeners = left
 
     def notify(self) -> None:
         """To be called after the change."""
-        for hear in self._listeners:
+        listeners = self._listeners
+        for hear in listeners:
             hear()
-        if self._waiting:
+        if self.audience > len(listeners):
             with self._changed:
                 self._changed.notify_all()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,10 +12,14 @@ from recovery.verify.entries import ENTRY, no_entries
 from storage.posix_files import open_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from recovery.audit.chunk_columns import Columns
     from recovery.audit.task import Pace
     from recovery.audit.ways import Ways
     from recovery.verify.entries import Entries
+    from recovery.verify.runs import Numbers
+    from recovery.verify.windows import Windows
     from storage.codec.survey import EntryVerifier
     from storage.entrylog_reader import LogEntry, LogMap
     from storage.entrylog_scan import Hole, LogFiller
@@ -32,6 +36,8 @@ class DrillLog:
     end: int
     ledgers: frozenset[int]
     ways: Ways
+    windows: Windows | None = None
+    """Of those ledgers only the entries in these, if they are told."""
 
     @property
     def name(self) -> str:
@@ -48,40 +54,49 @@ class DrillLog:
 
 def drill(file: ReadFile, task: DrillLog, pace: Pace) -> Entries:
     """All that are framed, in the order of the file. Those that nothing can verify count as good."""
+    return walk_twice(file, task, _Keeping, pace).entries_found()
+
+
+def walk_twice(file: ReadFile, task: DrillLog, sink: Callable[[DrillLog], Taker], pace: Pace) -> Taker:
+    """What `sink` has made of the entries; again, if in the end more is known of how they are verified."""
     verifier = task.ways.verifier()
-    once = _Drill(file, task, verifier, pace)
+    once = _Drill(file, task, verifier, sink(task), pace)
     once.walk.run(task.start, task.end)
     if not once.walk.depends_on_types:
-        return once.entries_found()
-    twice = _Drill(file, task, verifier, pace.unseen())
+        return once.sink
+    twice = _Drill(file, task, verifier, sink(task), pace.unseen())
     twice.walk.types.believe(once.walk.types)
     twice.walk.run(task.start, task.end)
-    return twice.entries_found()
+    return twice.sink
 
 
-class _Drill:
-    """One walk, and the entries that it finds."""
+class Sink(Protocol):
+    """Who takes the entries that a task is about."""
 
-    def __init__(self, file: ReadFile, task: DrillLog, verifier: EntryVerifier, pace: Pace) -> None:
+    def take(self, columns: Columns, wanted: Numbers) -> None:
+        """Those with these numbers."""
+
+
+Taker = TypeVar("Taker", bound=Sink)
+
+
+class _Drill(Generic[Taker]):
+    """One walk, and which of the entries that it finds are wanted."""
+
+    def __init__(
+        self, file: ReadFile, task: DrillLog, verifier: EntryVerifier, sink: Taker, pace: Pace
+    ) -> None:
         self.walk = LogWalk(file, task.log_id, task.ways, verifier, self, pace)
-        self._log_id = task.log_id
+        self.sink = sink
         self._ledgers = np.array(sorted(task.ledgers), dtype=np.int64)
-        self._found: list[Entries] = []
-
-    def entries_found(self) -> Entries:
-        return np.concatenate(self._found) if self._found else no_entries()
+        self._windows = task.windows
 
     def entries(self, columns: Columns) -> None:
         (wanted,) = np.isin(columns.ledgers[: columns.count], self._ledgers).nonzero()
-        if not len(wanted):
-            return
-        found = np.empty(len(wanted), dtype=ENTRY)
-        found["file"] = self._log_id
-        found["offset"], found["size"] = columns.offsets[wanted], columns.sizes[wanted]
-        found["ledger"], found["entry"] = columns.ledgers[wanted], columns.entries[wanted]
-        found["confirmed"], found["length"] = columns.confirmed[wanted], columns.lengths[wanted]
-        found["digest"], found["good"] = columns.digests[wanted], columns.good[wanted]
-        self._found.append(found)
+        if self._windows is not None and len(wanted):
+            wanted = wanted[self._windows.hold(columns.ledgers[wanted], columns.entries[wanted])]
+        if len(wanted):
+            self.sink.take(columns, wanted)
 
     def mismatch(self, entry: LogEntry) -> None:
         """Stands among the entries."""
@@ -94,3 +109,23 @@ class _Drill:
 
     def other(self, item: LogMap | LogFiller | Hole) -> None:
         """Is no entry."""
+
+
+class _Keeping:
+    """Keeps each of them."""
+
+    def __init__(self, task: DrillLog) -> None:
+        self._log_id = task.log_id
+        self._found: list[Entries] = []
+
+    def entries_found(self) -> Entries:
+        return np.concatenate(self._found) if self._found else no_entries()
+
+    def take(self, columns: Columns, wanted: Numbers) -> None:
+        found = np.empty(len(wanted), dtype=ENTRY)
+        found["file"] = self._log_id
+        found["offset"], found["size"] = columns.offsets[wanted], columns.sizes[wanted]
+        found["ledger"], found["entry"] = columns.ledgers[wanted], columns.entries[wanted]
+        found["confirmed"], found["length"] = columns.confirmed[wanted], columns.lengths[wanted]
+        found["digest"], found["good"] = columns.digests[wanted], columns.good[wanted]
+        self._found.append(found)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from recovery.audit.index_rows import Rows as Columns
     from recovery.audit.task import Pace
     from recovery.verify.entries import Rows
+    from recovery.verify.windows import Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class DrillIndex:
 
     path: str
     ledgers: frozenset[int]
+    windows: Windows | None = None
+    """Of those ledgers only the entries in these, if they are told."""
     stays: ClassVar[bool] = True
 
     @property
@@ -36,9 +39,15 @@ class DrillIndex:
     def run(self, pace: Pace) -> Rows:
         reader = RowReader(self.path, pace.read, self.ledgers)
         first, last = min(self.ledgers, default=0), max(self.ledgers, default=ID_MAX)
-        found = [_as_rows(columns) for columns in reader.rows(first, last)]
+        found = [self._wanted(_as_rows(columns)) for columns in reader.rows(first, last)]
         rows: Rows = np.concatenate([no_rows(), *found])
         return rows[np.lexsort((rows["location"], rows["entry"], rows["ledger"]))]
+
+    def _wanted(self, rows: Rows) -> Rows:
+        if self.windows is None:
+            return rows
+        wanted: Rows = rows[self.windows.hold(rows["ledger"], rows["entry"])]
+        return wanted
 
 
 def _as_rows(columns: Columns) -> Rows:

@@ -21,7 +21,7 @@ from recovery.audit.inspected import AuditReport, Coverage, StoreReport
 from recovery.audit.inspection import Inspection
 from recovery.audit.meter import Meter
 from recovery.audit.questions import checks
-from recovery.verify import index_rules, soundness
+from recovery.verify import soundness
 from recovery.verify.facts import IndexFacts
 from recovery.verify.finding import order
 
@@ -67,7 +67,7 @@ def _look(asked: Asked, meter: Meter) -> tuple[tuple[StoreReport, ...], ReplicaR
 
 def _judged(seen: Seen) -> StoreReport:
     ground, facts = seen.ground, seen.facts
-    found = soundness.findings(facts, seen.drilled)
+    found = soundness.findings(facts, seen.compared)
     return StoreReport(
         store=ground.store,
         owner=ground.owner,
@@ -76,7 +76,7 @@ def _judged(seen: Seen) -> StoreReport:
         facts=facts,
         coverage=_coverage(seen),
         checks=checks(facts, found),
-        live_sizes=index_rules.live_sizes(facts, seen.drilled),
+        live_sizes=seen.compared.live,
         seconds=seen.seconds,
     )
 

@@ -8,26 +8,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from recovery.audit import ensembles, snapshot, stitch
-from recovery.audit.drill import DrillLog
-from recovery.audit.drill_index import DrillIndex
+from recovery.audit import ensembles, snapshot, stitch, suspects
 from recovery.audit.gather import Gathered
 from recovery.audit.ground import check_is_a_store, survey
 from recovery.audit.keeping import Keeping
 from recovery.audit.kept_parts import Kept, Reuse
 from recovery.audit.log_scan import ScanLog
 from recovery.audit.part_identity import whose
-from recovery.audit.plan import Careful, Unread, journal_task, plan
+from recovery.audit.plan import Careful, journal_task, plan
 from recovery.audit.replica_drills import Looked
 from recovery.audit.retyped import retyped
 from recovery.founding import Layout
-from recovery.verify import index_rules
-from recovery.verify.entries import no_entries, no_rows
-from recovery.verify.facts import IndexFacts
-from recovery.verify.index_rules import Drilled
-from storage.codec.entrylog import HEADER_SIZE
 from storage.posix_files import PosixDirectory
 
 if TYPE_CHECKING:
@@ -39,6 +30,7 @@ if TYPE_CHECKING:
     from recovery.audit.meter import Meter
     from recovery.audit.replicas import ReplicaReport
     from recovery.audit.task import Task
+    from recovery.verify.comparison import Compared
     from recovery.verify.facts import StoreFacts
 
 
@@ -49,7 +41,7 @@ class Seen:
     ground: Ground
     gathered: Gathered
     facts: StoreFacts
-    drilled: Drilled
+    compared: Compared
     not_covered: tuple[str, ...]
     seconds: float
 
@@ -72,13 +64,14 @@ class Inspection:
         self._stitch()
         self._retype()
         facts = [gathered.facts() for gathered in self._gathered]
-        drilled = self._drill(facts)
+        comparisons = suspects.compare(self._grounds, self._gathered, facts, self._run)
         # Again: what was looked at twice may have been readable only once.
         facts = [gathered.facts() for gathered in self._gathered]
+        compared = [one.ended(found) for one, found in zip(comparisons, facts, strict=True)]
         replicas = self._compare(facts)
         notes = self._end_keeping()
         seconds = time.monotonic() - clock
-        looked = zip(self._grounds, self._gathered, facts, drilled, strict=True)
+        looked = zip(self._grounds, self._gathered, facts, compared, strict=True)
         seen = [Seen(*one, (*one[0].not_covered, *notes), seconds) for one in looked]
         return seen, replicas
 
@@ -164,39 +157,6 @@ class Inspection:
             ]
         for number, part in self._run("reading again", [Careful(task) for _, task in again]):
             self._gathered[again[number][0]].take(part)
-
-    # ── suspects ─────────────────────────────────────────────────────────────────────────────────────
-
-    def _drill(self, facts: Sequence[StoreFacts]) -> list[Drilled]:
-        tasks: list[tuple[int, Any]] = []
-        for store, found in enumerate(facts):
-            suspects = index_rules.suspects(found)
-            if suspects:
-                tasks += [(store, task) for task in self._drills(self._grounds[store], found, suspects)]
-        entries: list[list[Any]] = [[no_entries()] for _ in facts]
-        rows: list[list[Any]] = [[no_rows()] for _ in facts]
-        for number, part in self._run("comparing", [Careful(task) for _, task in tasks]):
-            store, task = tasks[number]
-            if isinstance(part, Unread):
-                self._gathered[store].lose_index(part)
-            elif isinstance(task, DrillLog):
-                entries[store].append(part)
-            else:
-                rows[store].append(part)
-        return [
-            Drilled(np.concatenate(some), np.concatenate(others))
-            for some, others in zip(entries, rows, strict=True)
-        ]
-
-    def _drills(self, ground: Ground, facts: StoreFacts, suspects: frozenset[int]) -> Iterator[Any]:
-        assert isinstance(facts.index, IndexFacts), "suspects come of an index"
-        logs = {log.log_id: log for log in ground.logs}
-        for log in facts.logs:
-            there = suspects & set(np.unique(log.runs["ledger"]).tolist())
-            if there and not log.is_leftover:
-                end = log.file_size if log.limit is None else min(log.limit, log.file_size)
-                yield DrillLog(logs[log.log_id].path, log.log_id, HEADER_SIZE, end, there, ground.ways)
-        yield DrillIndex(str(ground.index), suspects)
 
     def _compare(self, facts: Sequence[StoreFacts]) -> ReplicaReport | None:
         replicas = self._asked.replicas

@@ -20,10 +20,9 @@ from recovery.audit.plan import Careful, journal_task, log_tasks
 from recovery.audit.task import Pace
 from recovery.verify import soundness
 from recovery.verify.catalogue import KINDS
-from recovery.verify.entries import no_entries, no_rows
+from recovery.verify.comparison import compared
 from recovery.verify.facts import NotLookedAt, Owner
 from recovery.verify.finding import Severity, order
-from recovery.verify.index_rules import Drilled
 from storage import cookie, filenames, lastmark, ledger_rows
 from storage.codec import entrylog, journal
 from storage.codec.mark import EmptyMark
@@ -170,7 +169,7 @@ def _judged(path: Path, ground: Ground, tasks: Sequence[Any], name: str, meter: 
     for task in tasks:
         gathered.take(Careful(task).run(pace))
     facts = gathered.facts()
-    every = soundness.findings(facts, Drilled(no_entries(), no_rows()))
+    every = soundness.findings(facts, compared(facts))
     found = tuple(
         replace(one, file=path.name if one.file else "")
         for one in every

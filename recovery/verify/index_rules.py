@@ -27,15 +27,19 @@ from storage.outcome import Damaged, Flaw
 from storage.position import LENGTH_WORD_SIZE, EntryLocation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from recovery.verify.entries import Entries, Rows
     from recovery.verify.facts import LogFacts, StoreFacts
     from recovery.verify.finding import Finding
     from recovery.verify.runs import Numbers, Runs
 
-_PAIR = np.dtype([("ledger", "<i8"), ("file", "<i8")])
+PAIR = np.dtype([("ledger", "<i8"), ("file", "<i8")])
 _SHIFT = 32
+_ANY = -1
+
+_Wrong = tuple[int, int, int, int]
+"""Ledger, entry and location of a row, and the log into which it leads where that makes a difference."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +87,7 @@ def _log_runs(facts: StoreFacts) -> Runs:
 def _sums(runs: Runs) -> _Sums:
     order = np.lexsort((runs["file"], runs["ledger"]))
     runs = runs[order]
-    keys = np.empty(len(runs), dtype=_PAIR)
+    keys = np.empty(len(runs), dtype=PAIR)
     keys["ledger"], keys["file"] = runs["ledger"], runs["file"]
     if not len(runs):
         nothing = np.empty(0, dtype=np.int64)
@@ -193,13 +197,13 @@ class _Comparison:
             place = EntryLocation.unpack(location)
             log, offset = self._logs.get(place.log_id), place.offset - LENGTH_WORD_SIZE
             if log is not None and self._is_hurt(log, offset):
-                hurt.append((ledger, entry, location, ""))
+                hurt.append((ledger, entry, location, place.log_id))
             elif log is None or offset >= _end(log):
-                nowhere.append((ledger, entry, location, _why_nowhere(log, place)))
+                nowhere.append((ledger, entry, location, place.log_id))
             else:
-                other.append((ledger, entry, location, self._what_stands_at(location)))
-        yield from _grouped("IDX-001", nowhere)
-        yield from _grouped("IDX-002", other)
+                other.append((ledger, entry, location, _ANY))
+        yield from _grouped("IDX-001", nowhere, self._why_nowhere)
+        yield from _grouped("IDX-002", other, self._what_stands_at)
         yield from _hurt(hurt)
 
     def _is_hurt(self, log: LogFacts, offset: int) -> bool:
@@ -216,9 +220,14 @@ class _Comparison:
     def _what_stands_at(self, location: int) -> str:
         at, is_there = self._found_at(np.array([location], dtype=np.int64))
         if not is_there[0]:
-            return "no record of this ledger begins there"
+            return "no record begins there, or another one"
         found = self._entries[at[0]]
         return f"there stands entry {found['entry']} of ledger {found['ledger']}"
+
+    def _why_nowhere(self, location: int) -> str:
+        log_id = location >> _SHIFT
+        log, name = self._logs.get(log_id), filenames.entry_log(log_id)
+        return f"there is no {name}" if log is None else f"{name} ends at {_end(log)}"
 
     def _doubles(self) -> Iterator[Finding]:
         same = (self._rows["ledger"][1:] == self._rows["ledger"][:-1]) & (
@@ -284,36 +293,26 @@ def _end(log: LogFacts) -> int:
     return log.file_size if log.limit is None else min(log.limit, log.file_size)
 
 
-def _why_nowhere(log: LogFacts | None, place: EntryLocation) -> str:
-    if log is None:
-        return f"there is no {filenames.entry_log(place.log_id)}"
-    return f"{filenames.entry_log(place.log_id)} ends at {_end(log)}"
-
-
-def _grouped(kind: str, wrong: list[tuple[int, int, int, str]]) -> Iterator[Finding]:
-    """One finding for rows of consecutive entries with the same thing wrong."""
+def _grouped(kind: str, wrong: list[_Wrong], why: Callable[[int], str]) -> Iterator[Finding]:
+    """One finding for rows of consecutive entries with the same thing wrong; why, is said of the first."""
     start = 0
     for at in range(1, len(wrong) + 1):
-        before = wrong[at - 1]
-        goes_on = at < len(wrong) and (wrong[at][0], wrong[at][1], wrong[at][3]) == (
-            before[0],
-            before[1] + 1,
-            before[3],
+        ledger, last, _, what = wrong[at - 1]
+        if at < len(wrong) and (wrong[at][0], wrong[at][1], wrong[at][3]) == (ledger, last + 1, what):
+            continue
+        _, first, location, _ = wrong[start]
+        yield KINDS[kind].at(
+            file=filenames.INDEX,
+            ledger_id=ledger,
+            first_entry=first,
+            last_entry=last,
+            count=at - start,
+            detail=f"{EntryLocation.unpack(location)}: {why(location)}",
         )
-        if not goes_on:
-            ledger, first, location, words = wrong[start]
-            yield KINDS[kind].at(
-                file=filenames.INDEX,
-                ledger_id=ledger,
-                first_entry=first,
-                last_entry=before[1],
-                count=at - start,
-                detail=f"{EntryLocation.unpack(location)}: {words}",
-            )
-            start = at
+        start = at
 
 
-def _hurt(rows: list[tuple[int, int, int, str]]) -> Iterator[Finding]:
+def _hurt(rows: list[_Wrong]) -> Iterator[Finding]:
     """One finding for consecutive entries that the index has where one log is damaged."""
     in_logs = sorted((location >> _SHIFT, ledger, entry, location) for ledger, entry, location, _ in rows)
     start = 0
@@ -355,21 +354,31 @@ def _standing(kind: str, ledger: int, found: Entries) -> Iterator[Finding]:
 # ── what lives ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def live_sizes(facts: StoreFacts, drilled: Drilled) -> Mapping[int, int] | None:
-    """For each log the bytes of the records that the index points at; `None` where there is no index."""
+def live_sizes(facts: StoreFacts) -> dict[int, int] | None:
+    """For each log the bytes of the records that the index points at, as far as runs alone tell it; `None`
+    where there is no index."""
     if not isinstance(facts.index, IndexFacts):
         return None
-    logs, index = _sums(_log_runs(facts)), _sums(facts.index.runs)
-    agree = _agreeing(logs, index)
+    logs, agree = _logs_and_agreeing(facts)
     live = {log.log_id: 0 for log in facts.logs}
     for log_id, size in zip(logs.keys["file"][agree].tolist(), logs.sizes[agree].tolist(), strict=True):
         live[log_id] += size
-    agreed = logs.keys[agree]
-    pairs = np.empty(len(drilled.entries), dtype=_PAIR)
-    pairs["ledger"], pairs["file"] = drilled.entries["ledger"], drilled.entries["file"]
-    used = np.isin(_locations(drilled.entries), drilled.rows["location"]) & ~np.isin(pairs, agreed)
-    for log_id, size in zip(
-        drilled.entries["file"][used].tolist(), drilled.entries["size"][used].tolist(), strict=True
-    ):
-        live[log_id] = live.get(log_id, 0) + size
     return live
+
+
+def agreed_pairs(facts: StoreFacts) -> Any:
+    """The ledgers and logs of which runs have told it."""
+    logs, agree = _logs_and_agreeing(facts)
+    return logs.keys[agree]
+
+
+def _logs_and_agreeing(facts: StoreFacts) -> tuple[_Sums, Any]:
+    assert isinstance(facts.index, IndexFacts), "there is an index"
+    logs = _sums(_log_runs(facts))
+    return logs, _agreeing(logs, _sums(facts.index.runs))
+
+
+def used(drilled: Drilled) -> Entries:
+    """The entries that the index points at."""
+    some: Entries = drilled.entries[np.isin(_locations(drilled.entries), drilled.rows["location"])]
+    return some
