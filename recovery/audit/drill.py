@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from recovery.verify.entries import Entries
     from recovery.verify.runs import Numbers
     from recovery.verify.windows import Windows
-    from storage.codec.survey import EntryVerifier
     from storage.entrylog_reader import LogEntry, LogMap
     from storage.entrylog_scan import Hole, LogFiller
     from storage.files import ReadFile
@@ -60,14 +59,16 @@ def drill(file: ReadFile, task: DrillLog, pace: Pace) -> Entries:
 def walk_twice(file: ReadFile, task: DrillLog, sink: Callable[[DrillLog], Taker], pace: Pace) -> Taker:
     """What `sink` has made of the entries; again, if in the end more is known of how they are verified."""
     verifier = task.ways.verifier()
-    once = _Drill(file, task, verifier, sink(task), pace)
-    once.walk.run(task.start, task.end)
-    if not once.walk.depends_on_types:
-        return once.sink
-    twice = _Drill(file, task, verifier, sink(task), pace.unseen())
-    twice.walk.types.believe(once.walk.types)
-    twice.walk.run(task.start, task.end)
-    return twice.sink
+    taker = sink(task)
+    once = LogWalk(file, task.log_id, task.ways, verifier, _Wanted(task, taker), pace)
+    once.run(task.start, task.end)
+    if not once.depends_on_types:
+        return taker
+    taker = sink(task)
+    twice = LogWalk(file, task.log_id, task.ways, verifier, _Wanted(task, taker), pace.unseen())
+    twice.types.believe(once.types)
+    twice.run(task.start, task.end)
+    return taker
 
 
 class Sink(Protocol):
@@ -80,14 +81,11 @@ class Sink(Protocol):
 Taker = TypeVar("Taker", bound=Sink)
 
 
-class _Drill(Generic[Taker]):
-    """One walk, and which of the entries that it finds are wanted."""
+class _Wanted:
+    """Which of the entries that a walk finds a task is about."""
 
-    def __init__(
-        self, file: ReadFile, task: DrillLog, verifier: EntryVerifier, sink: Taker, pace: Pace
-    ) -> None:
-        self.walk = LogWalk(file, task.log_id, task.ways, verifier, self, pace)
-        self.sink = sink
+    def __init__(self, task: DrillLog, sink: Sink) -> None:
+        self._sink = sink
         self._ledgers = np.array(sorted(task.ledgers), dtype=np.int64)
         self._windows = task.windows
 
@@ -96,7 +94,7 @@ class _Drill(Generic[Taker]):
         if self._windows is not None and len(wanted):
             wanted = wanted[self._windows.hold(columns.ledgers[wanted], columns.entries[wanted])]
         if len(wanted):
-            self.sink.take(columns, wanted)
+            self._sink.take(columns, wanted)
 
     def mismatch(self, entry: LogEntry) -> None:
         """Stands among the entries."""

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     Run = Callable[[str, Sequence[Task[Any]]], Iterable[tuple[int, Any]]]
 
-TOGETHER_MAX = 1 << 19
-"""So many entries and index rows are compared at once: some hundred bytes each, while it lasts."""
+TOGETHER_MAX = 1 << 18
+"""So many entries and index rows are compared at once: some four hundred bytes each, while it lasts."""
 
 
 def compare(
