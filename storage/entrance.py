@@ -109,13 +109,23 @@ class Entrance:
             return load if len(load.runs) > count else None
 
     def _grant(self, wish: Wish, load: Load) -> None:
-        count = len(load.runs)
+        tail, runs = wish.tail, load.runs
+        count, before = len(runs), None
         try:
-            if self.lets_in(wish.tail):
-                self._take_along(wish.tail, wish.access, wish.make)
+            if self.lets_in(tail):
+                if wish.access is tail.admitted:
+                    # As `_take_along` where nothing has to be decided: with fewer calls, since most come here.
+                    before = tail.next_id, tail.next_length
+                    run = wish.make(tail)
+                    load.size += run.size
+                    runs.append(run)
+                else:
+                    self._take_along(tail, wish.access, wish.make)
         except BaseException as error:
-            if len(load.runs) == count:
+            if len(runs) == count:
                 wish.run = None
+                if before is not None:
+                    tail.next_id, tail.next_length = before
             if not isinstance(error, Exception):
                 raise
             wish.error = error

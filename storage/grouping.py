@@ -204,7 +204,7 @@ def _with_statements(group: Group, statements: Sequence[Statement]) -> Group:
 
 def joined(runs: Sequence[Run]) -> Sequence[Run]:
     """The same entries in fewer runs: what many callers have added to one ledger, one by one, is one."""
-    if len(runs) < _JOINED_MIN:
+    if len(runs) < _JOINED_MIN or len({run.tail for run in runs}) == len(runs):
         return runs
     found: list[Run] = []
     first = 0

@@ -61,15 +61,16 @@ class Batch:
         tail: Tail,
         access: Access,
         group: Group,
-        size_max: int,
+        payloads: list[bytes],
+        room: int,
         make: Callable[[Tail], Run] | None = None,
     ) -> None:
         self.tail = tail
         self.access = access
         self.group = group
         """With whom it goes."""
-        self.payloads: list[bytes] = []
-        self.room = size_max - FRONT_SIZE_MAX
+        self.payloads = payloads
+        self.room = room
         """The largest payload that can still come along. A run of more than a group takes could be kept in
         part, and each caller has to know of its own entry."""
         self.run: Run | None = None

@@ -90,8 +90,9 @@ class AsyncLedger:
             or batch.room < len(payload)
             or (batch.access is not access and batch.access != access)
         ):
-            batch = turns.begin(tail, access)
-        at = batch.take(payload)
+            at, batch = 0, turns.begin(tail, access, payload)
+        else:
+            at = batch.take(payload)
         await next_pass()
         run = batch.run
         if run is not None and run.is_durable:

@@ -16,7 +16,7 @@ from functools import partial
 from types import coroutine
 from typing import TYPE_CHECKING
 
-from storage.aio.batch import Batch, Group
+from storage.aio.batch import FRONT_SIZE_MAX, Batch, Group
 from storage.aio.pace import INLINE_SIZE_MAX, Pace, waited_s
 from storage.errors import Overloaded
 
@@ -59,7 +59,7 @@ class Turns:
         self._asked: list[Batch] = []
         """All that was asked for in this pass, in that order."""
         self._group = Group()
-        self._batch_size_max = parts.config.group_size_max
+        self._batch_size_max = parts.config.group_size_max - 2 * FRONT_SIZE_MAX
         self._journals = parts.journals
         self._entrance: Entrance = parts.committer.entrance
         self._turnstile = parts.committer.turnstile
@@ -73,23 +73,25 @@ class Turns:
 
     # ── who adds ─────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, tail: Tail, access: Access) -> Batch:
-        """An empty batch, behind all that was asked for before."""
-        batch = self.batches[tail] = Batch(tail, access, self._joined_group(), self._batch_size_max)
+    def begin(self, tail: Tail, access: Access, payload: bytes) -> Batch:
+        """A batch of that one, behind all that was asked for before."""
+        group = self._group if self._asked else self._begun_group()
+        room = self._batch_size_max - len(payload)
+        batch = self.batches[tail] = Batch(tail, access, group, [payload], room)
         self._asked.append(batch)
         return batch
 
     def _begin_whole(self, tail: Tail, access: Access, make: Callable[[Tail], Run]) -> Batch:
         # What comes behind it must not go with what came before it.
         self.batches.pop(tail, None)
-        batch = Batch(tail, access, self._joined_group(), 0, make)
+        group = self._group if self._asked else self._begun_group()
+        batch = Batch(tail, access, group, [], 0, make)
         self._asked.append(batch)
         return batch
 
-    def _joined_group(self) -> Group:
-        if not self._asked:
-            self._group = Group()
-            self._loop.call_soon(self._lead)
+    def _begun_group(self) -> Group:
+        self._group = Group()
+        self._loop.call_soon(self._lead)
         return self._group
 
     async def through(self, tail: Tail, access: Access, make: Callable[[Tail], Run]) -> Run:

@@ -559,7 +559,7 @@ def test_a_ctrl_c_as_the_first_of_a_pass_asks_leaves_the_next_one_a_way_through(
             turns, tail = store._home.turns, store.blocking._parts.tails.of(1)
             loop, turns._loop = turns._loop, Interrupted()  # type: ignore[assignment]
             with pytest.raises(KeyboardInterrupt):
-                turns.begin(tail, store.blocking.ledger(1)._access)
+                turns.begin(tail, store.blocking.ledger(1)._access, b"x")
             turns._loop = loop
             believe_slow(store)
             assert await store.ledger(1).append(b"one") == 1
