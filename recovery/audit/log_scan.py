@@ -13,6 +13,7 @@ from recovery.audit.log_walk import LogWalk
 from recovery.verify.parts import FlawAt, FlawKind, LogPart, MapRecord
 from storage import entrylog_scan
 from storage.codec.entrylog import HEADER_SIZE
+from storage.codec.survey import matching_checksum
 from storage.entrylog_reader import EntryLogReader, LogEntry, LogMap
 from storage.entrylog_scan import Hole, LogFiller
 from storage.outcome import Flaw
@@ -167,7 +168,8 @@ class _Scan:
             )
 
     def mismatch(self, entry: LogEntry) -> None:
-        self._flaws.add(_flaw_of(FlawKind.DIGEST, Flaw.DIGEST, entry))
+        flaw = _flaw_of(FlawKind.DIGEST, Flaw.DIGEST, entry)
+        self._flaws.add(replace(flaw, is_proven_otherwise=matching_checksum(entry.data) is not None))
 
     def unverified(self, ledger_id: int, count: int) -> None:
         self._unverified[ledger_id] += count

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from recovery.verify.parts import LogPart
     from recovery.verify.runs import Runs
 
-FORMAT = 1
+FORMAT = 2
 """To be raised when the form changes, and when a scan finds more than it did: what is kept is old then."""
 
 _FORMAT, _LABEL, _PART, _DIGEST = (f"ledgerstore.{one}" for one in ("format", "label", "part", "digest"))

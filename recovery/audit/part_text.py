@@ -201,12 +201,13 @@ def _damaged(stop: Stop) -> Damaged:
 def _flaw(flaw: FlawAt) -> list[object]:
     cause = None if flaw.flaw is None else flaw.flaw.name
     ids = (flaw.ledger_id, flaw.entry_id)
-    return [flaw.kind.name, cause, flaw.offset, flaw.end, *ids, flaw.detail, flaw.count]
+    place = (flaw.offset, flaw.end)
+    return [flaw.kind.name, cause, *place, *ids, flaw.detail, flaw.count, flaw.is_proven_otherwise]
 
 
 def _read_flaw(told: object) -> FlawAt:
     match told:
-        case [kind, cause, offset, end, ledger, entry, detail, count]:
+        case [kind, cause, offset, end, ledger, entry, detail, count, bool(otherwise)]:
             return FlawAt(
                 FlawKind[_text(kind)],
                 None if cause is None else Flaw[_text(cause)],
@@ -216,6 +217,7 @@ def _read_flaw(told: object) -> FlawAt:
                 None if entry is None else _number(entry),
                 _text(detail),
                 _number(count),
+                is_proven_otherwise=otherwise,
             )
         case _:
             raise NotAPart("not a flaw")

@@ -2,12 +2,13 @@
 
 What stands behind a log's durable end, or in a log that no checkpoint completed, was never acknowledged from
 there. What a deleted ledger has left is dead, and may carry the digest of an earlier incarnation: its own
-flaws are nobody's loss.
+flaws are nobody's loss, and information.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,9 +50,12 @@ def findings(facts: StoreFacts) -> Iterator[Finding]:
             )
             continue
         yield from _of_header(log, facts)
-        flaws = [flaw for flaw in log.flaws if not is_dead(flaw, rank_of[log.log_id], dead)]
+        buried = [flaw for flaw in log.flaws if is_dead(flaw, rank_of[log.log_id], dead)]
+        flaws = [flaw for flaw in log.flaws if flaw not in buried] if buried else log.flaws
         for flaw in flaws:
             yield from _of_flaw(log, flaw)
+        for flaw in buried:
+            yield from _of_dead(log, flaw)
         yield from _of_end(log)
         yield from _of_map(log, flaws)
 
@@ -78,7 +82,7 @@ def _of_missing(facts: StoreFacts) -> Iterator[Finding]:
 
 
 def is_dead(flaw: FlawAt, rank: int, dead: Mapping[int, Grave]) -> bool:
-    """Whether it is a flaw of a deleted ledger's entry, which nobody is told of."""
+    """Whether it is a flaw of a deleted ledger's entry."""
     grave = None if flaw.ledger_id is None else dead.get(flaw.ledger_id)
     return grave is not None and flaw.kind is not FlawKind.HOLE and (rank, flaw.offset) < grave
 
@@ -123,6 +127,16 @@ def _of_flaw(log: LogFacts, flaw: FlawAt) -> Iterator[Finding]:
         count=flaw.end - flaw.offset if kind.counts == "bytes" else flaw.count,
         detail=f"{words}; {flaw.detail}" if flaw.detail else words,
     )
+
+
+def _of_dead(log: LogFacts, flaw: FlawAt) -> Iterator[Finding]:
+    """Nobody's loss, and of the disk it says as much as any other. One that carries the CRC of its bytes was
+    only protected in another way than a later ledger of that id is."""
+    if flaw.kind is FlawKind.CONFIRMED or flaw.is_proven_otherwise:
+        return
+    dead = "of a deleted ledger: damaged, or nobody knows any more how it was protected"
+    for one in _of_flaw(log, flaw):
+        yield replace(one, severity=Severity.INFORMATION, detail=f"{one.detail}; {dead}")
 
 
 def _of_end(log: LogFacts) -> Iterator[Finding]:

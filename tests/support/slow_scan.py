@@ -113,7 +113,8 @@ class _SlowWalk:
         self.runs.append(_run(item, self._verifier, self._steps))
         flaw = FlawAt(FlawKind.DIGEST, Flaw.DIGEST, offset, item.end, ledger_id, entry_id)
         if item.check is DigestCheck.MISMATCH:
-            self._found.append(flaw)
+            is_other = matching_checksum(item.data) is not None
+            self._found.append(replace(flaw, is_proven_otherwise=is_other))
         elif len(item.data) >= HEAD.size and HEAD.unpack_from(item.data)[2] >= entry_id:
             self._confirmed.setdefault(ledger_id, []).append(flaw)
         if item.check is DigestCheck.UNVERIFIED:

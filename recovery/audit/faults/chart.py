@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from storage.row import LedgerRow
+
 _PREFIX = struct.Struct(">iqq")
 _VERIFYING = (DigestType.CRC32C, DigestType.CRC32, DigestType.MAC)
 
@@ -115,6 +117,8 @@ class Chart:
     """What the index of ours holds: for each ledger its entries' packed places."""
     deleted: frozenset[int] = frozenset()
     """Ledgers that were deleted, be it that there is another one of that id now."""
+    types: Mapping[int, DigestType] = field(default_factory=dict)
+    """How ledgers are protected now, where their rows say it."""
 
     @property
     def ledgers(self) -> Path:
@@ -157,8 +161,19 @@ class Chart:
         return None if log is None or record is None else (log, record)
 
     def is_dead(self, log: LogChart, record: Record) -> bool:
-        """Whether its ledger was deleted: nobody misses it, and how it was protected may be forgotten."""
+        """Whether its ledger was deleted: nobody misses it."""
         return record.ledger_id in self.deleted and not self.counts(log, record)
+
+    def is_forgotten(self, log: LogChart, record: Record) -> bool:
+        """Whether it is dead, and nobody could tell whether it is what was written.
+
+        It proves nothing by itself; or the ledger that has its id now has no digest, or a MAC without its
+        password: how the one before was protected nothing says any more.
+        """
+        now = self.types.get(record.ledger_id)
+        has_password = record.ledger_id in self.passwords or self.password is not None
+        is_hidden = now is DigestType.DUMMY or (now is DigestType.MAC and not has_password)
+        return self.is_dead(log, record) and (record.digest is None or is_hidden)
 
     @cached_property
     def unproven(self) -> frozenset[int]:
@@ -187,7 +202,7 @@ def chart_of(
     )
     known = dict(passwords or {})
     mark = _mark(ledgers)
-    state, places, deleted = _index(ledgers)
+    state, places, rows = _index(ledgers)
     is_ours = state is not None and mark is not None and mark.trailer is not None
     state = state or IndexState()
     prover = _Prover(known, password)
@@ -204,7 +219,8 @@ def chart_of(
             for journal_id in _ids(journals, FileKind.JOURNAL)
         ),
         places=places,
-        deleted=deleted,
+        deleted=frozenset(row.ledger_id for row in rows if row.tombstone is not None),
+        types={row.ledger_id: row.digest_type for row in rows if row.digest_type is not None},
     )
 
 
@@ -219,14 +235,13 @@ def _mark(ledgers: Path) -> mark_codec.Mark | None:
     return found if isinstance(found, mark_codec.Mark) else None
 
 
-def _index(ledgers: Path) -> tuple[IndexState | None, dict[int, dict[int, int]], frozenset[int]]:
+def _index(ledgers: Path) -> tuple[IndexState | None, dict[int, dict[int, int]], list[LedgerRow]]:
     index = LmdbPlace(PosixDirectory(ledgers), ledgers).view()
     if isinstance(index, NoIndex | Damaged):
-        return None, {}, frozenset()
+        return None, {}, []
     with closing(index):
         places = {one: dict(index.places(one, 0, index.count(one))) for one in index.ledgers()}
-        deleted = frozenset(row.ledger_id for row in index.rows() if row.tombstone is not None)
-        return index.state(), places, deleted
+        return index.state(), places, list(index.rows())
 
 
 class _Prover:

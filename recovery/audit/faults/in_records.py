@@ -66,7 +66,7 @@ def plant(site: Site, fault: Fault) -> Planted:
 
 
 def _beside_place(chart: Chart, chosen: Chosen, fault: Fault) -> Wanted:
-    """Nobody has to tell of a dead record; but as another one it is not dead. And behind a wrong size several
+    """A dead record is information; but as another one it is not dead. And behind a wrong size several
     things may be wrong until something proves itself."""
     log, record = chosen.log, chosen.record
     if fault is not Fault.LOG_SIZE and not chart.is_dead(log, record):
@@ -117,7 +117,7 @@ def _wanted(chart: Chart, chosen: Chosen, fault: Fault, at: int, now: tuple[int,
         return _wanted_of_an_id(chart, chosen, at, now[1])
     log, record = chosen.log, chosen.record
     ledgers = frozenset({record.ledger_id})
-    if chart.is_dead(log, record):
+    if chart.is_forgotten(log, record):
         return ()
     if record.digest is None:
         return ((Told(kinds=kinds("LGR-005"), ledgers=ledgers),),)
@@ -165,7 +165,7 @@ def _wanted_of_an_id(chart: Chart, chosen: Chosen, at: int, ledger_id: int) -> t
         Told(kinds=kinds("ELG-003"), file=log.name, extent=extent, ledgers=either),
         Told(kinds=kinds("ELG-004"), file=log.name, extent=extent),
     ]
-    if chart.is_dead(log, record):
+    if chart.is_forgotten(log, record):
         return ()
     if record.digest is None or ledger_id in chart.unproven or not chart.is_ours:
         # As what it is read now, nothing can prove it: only others can say that it should be another.
