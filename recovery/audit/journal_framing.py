@@ -128,7 +128,15 @@ class Framing:
         if self._is_entry(stop.offset, behind):
             ids = self.ids(stop.offset)
             return FlawAt(FlawKind.RECORD, flaw, stop.offset, behind, *ids, detail)
-        return FlawAt(FlawKind.HOLE, flaw, stop.offset, behind, detail=detail)
+        return FlawAt(FlawKind.HOLE, flaw, stop.offset, self._zeroed_up_to(stop, behind), detail=detail)
+
+    def _zeroed_up_to(self, stop: Stop, behind: int) -> int:
+        """Where the record ends by its own length, if nothing but zeros stands where its last bytes were."""
+        item = self._reader.item_at(stop.offset) if behind == self.end else None
+        if not isinstance(item, StoredRecord) or item.end <= behind:
+            return behind
+        rest = self._reader.window.view(behind, item.end - behind)
+        return behind if any(rest) else item.end
 
     def _is_entry(self, start: int, end: int) -> bool:
         """Whether these bytes are an entry but for their length word."""

@@ -39,7 +39,8 @@ def plant(site: Site, fault: Fault) -> Planted:
         start = site.choose(range(0, journal.end, BLOCK_SIZE))
         start = max(start, journal.start)
         old = _read(site, journal, start)[: journal.end - start]
-        new = _other_block(site, fault, journal, start)[: len(old)].ljust(len(old), b"\0")
+        block = _other_block(site, fault, journal, start)
+        new = block.data[: len(old)].ljust(len(old), b"\0")
         hits = _hits(journal, start, old, new)
         if hits:
             break
@@ -51,7 +52,7 @@ def plant(site: Site, fault: Fault) -> Planted:
         file=journal.name,
         offset=start,
         end=start + len(new),
-        wanted=_wanted(site.chart, journal, hits, fault),
+        wanted=() if _reads_as_well(journal, hits, start, block) else _wanted(site, journal, hits, fault),
         beside=_beside_place(site.chart, journal, hits),
         collateral=BESIDE
         | in_journals.broken_chain(journal, hits[0].start)
@@ -66,19 +67,49 @@ def _of_header(journal: JournalChart, start: int) -> frozenset[str]:
     return kinds("JRN-002") if start == journal.start else kinds()
 
 
-def _other_block(site: Site, fault: Fault, journal: JournalChart, start: int) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What is put in the place of one, and where it stands too."""
+
+    data: bytes
+    journal: JournalChart | None = None
+    start: int = 0
+
+
+def _other_block(site: Site, fault: Fault, journal: JournalChart, start: int) -> Block:
     if fault is Fault.JOURNAL_ZEROED:
-        return bytes(BLOCK_SIZE)
+        return Block(bytes(BLOCK_SIZE))
     if fault is Fault.JOURNAL_MISDIRECTED:
-        return _read(site, journal, site.choose(range(0, journal.end, BLOCK_SIZE)))
+        at = site.choose(range(0, journal.end, BLOCK_SIZE))
+        return Block(_read(site, journal, at), journal, at)
     others = [one for one in site.chart.journals if one.end > start and one is not journal]
-    return _read(site, site.choose(others), start)
+    other = site.choose(others)
+    return Block(_read(site, other, start), other, start)
+
+
+def _reads_as_well(journal: JournalChart, hits: list[Hit], start: int, block: Block) -> bool:
+    """Whether in a bookie's journal whole records stand now where others did, and lead on to the same place.
+
+    Nothing in a record says in which journal it belongs, or behind which other, and a bookie need not have
+    all entries of a ledger. A seal says both.
+    """
+    if journal.is_ours or block.journal is None or block.journal.is_ours:
+        return False
+    bounds = {block.journal.start, *(item.end for item in block.journal.items)}
+    return {hits[0].start - start + block.start, hits[-1].end - start + block.start} <= bounds
 
 
 def _read(site: Site, journal: JournalChart, at: int) -> bytes:
     with site.journal_path(journal).open("rb") as file:
         file.seek(at)
         return file.read(BLOCK_SIZE - at % BLOCK_SIZE)
+
+
+def _is_zero(site: Site, journal: JournalChart, start: int, end: int) -> bool:
+    """Of a record's length the first bytes mostly are."""
+    with site.journal_path(journal).open("rb") as file:
+        file.seek(start)
+        return not any(file.read(end - start))
 
 
 def _hits(journal: JournalChart, start: int, old: bytes, new: bytes) -> list[Hit]:
@@ -92,9 +123,10 @@ def _hits(journal: JournalChart, start: int, old: bytes, new: bytes) -> list[Hit
     return list(hits.values())
 
 
-def _wanted(chart: Chart, journal: JournalChart, hits: list[Hit], fault: Fault) -> tuple[Wanted, ...]:
+def _wanted(site: Site, journal: JournalChart, hits: list[Hit], fault: Fault) -> tuple[Wanted, ...]:
+    chart = site.chart
     hits = [hit for hit in hits if region_of(chart, journal, hit.start) is not Region.VOID]
-    if _might_have_been_so(chart, journal, hits, fault):
+    if _might_have_been_so(site, journal, hits, fault):
         return ()
     if not journal.is_ours:
         hits = _provable(journal, hits)[:1]  # in front of the next one that proves itself nothing is sure
@@ -130,16 +162,30 @@ def _provable(journal: JournalChart, hits: list[Hit]) -> list[Hit]:
     return [hit for hit in hits if hit.start in starts]
 
 
-def _might_have_been_so(chart: Chart, journal: JournalChart, hits: list[Hit], fault: Fault) -> bool:
+def _might_have_been_so(site: Site, journal: JournalChart, hits: list[Hit], fault: Fault) -> bool:
     """Whether nothing tells that there was more: zeros from a record's first byte on up to the end, or in a
     bookie's journal whole records that stand elsewhere too."""
     if journal.is_ours and fault is not Fault.JOURNAL_ZEROED:
         return False
-    if not hits or any(hit.start < hits[0].at - hits[0].at % BLOCK_SIZE for hit in hits):
+    start = hits[0].at - hits[0].at % BLOCK_SIZE if hits else 0
+    if not hits or (hits[0].start < start and not _is_zero(site, journal, hits[0].start, start)):
         return False
-    region = region_of(chart, journal, hits[0].start)
-    is_later_named = journal.is_ours and region is Region.BEFORE_LAST
-    return hits[-1].end == journal.end and region in (Region.LAST, Region.BEFORE_LAST) and not is_later_named
+    chart = site.chart
+    if not journal.is_ours:
+        return _is_last(journal, hits[0]) and not _is_known_to_go_on(chart, journal, hits[0].start)
+    return hits[-1].end == journal.end and region_of(chart, journal, hits[0].start) is Region.LAST
+
+
+def _is_known_to_go_on(chart: Chart, journal: JournalChart, at: int) -> bool:
+    """Whether the mark, or a journal behind it that is replayed, says that a bookie's did not end there.
+
+    What stands behind zeros, and proves nothing, does not: a bookie may use the file of an older journal
+    again (`journalReuseFiles`), and leaves what was in it.
+    """
+    if journal.journal_id == chart.position.journal_id:
+        return at < chart.position.offset
+    is_later = any(one.journal_id > journal.journal_id and one.items for one in chart.journals)
+    return is_later and journal.journal_id > chart.position.journal_id
 
 
 def _kinds(chart: Chart, journal: JournalChart, hit: Hit) -> frozenset[str]:
@@ -153,7 +199,7 @@ def _kinds(chart: Chart, journal: JournalChart, hit: Hit) -> frozenset[str]:
 def _extent(chart: Chart, journal: JournalChart, hit: Hit, hits: list[Hit], fault: Fault) -> Extent | Within:
     start, end = hits[0].start, hits[-1].end
     is_last = region_of(chart, journal, hit.start) in (Region.LAST, Region.BEFORE_LAST)
-    if not journal.is_ours or is_last:
+    if not journal.is_ours or is_last or end == journal.end:  # behind it stand zeros
         end = journal.size
     if not journal.is_ours or (is_last and start == journal.first_group):
         start = journal.start
@@ -184,11 +230,20 @@ def cut(site: Site, fault: Fault) -> Planted:
         file=journal.name,
         offset=at,
         end=journal.size,
-        wanted=_wanted_of_a_cut(site.chart, journal, start, at),
+        wanted=() if _leaves_zeros(site, journal, at) else _wanted_of_a_cut(site.chart, journal, start, at),
         # Shorter than its own mark: more is gone than what is not read any more.
         collateral=BESIDE | kinds("MRK-004", "JRN-003"),
         words=region_of(site.chart, journal, start).value,
     )
+
+
+def _leaves_zeros(site: Site, journal: JournalChart, at: int) -> bool:
+    """Whether of the record in which a bookie's journal is cut only the first zeros of its length are left:
+    so it ends where its data does, and may have any size."""
+    item = next((one for one in journal.items if one.offset <= at < one.end), None)
+    if journal.is_ours or item is None or _is_known_to_go_on(site.chart, journal, item.offset):
+        return False
+    return _is_zero(site, journal, item.offset, at)
 
 
 def _wanted_of_a_cut(chart: Chart, journal: JournalChart, start: int, at: int) -> tuple[Wanted, ...]:

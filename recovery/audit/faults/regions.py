@@ -43,7 +43,8 @@ def region_of(chart: Chart, journal: JournalChart, offset: int) -> Region:
     """What damage at this place in the journal is."""
     if JournalPosition(journal.journal_id, offset) < chart.position:
         is_marked = journal.journal_id == chart.position.journal_id
-        return Region.BEFORE if is_marked or offset < _last_start(journal) else Region.BEFORE_LAST
+        is_vouched = is_marked or offset < max(_last_start(journal), _named_later(chart, journal))
+        return Region.BEFORE if is_vouched else Region.BEFORE_LAST
     return _ours(chart, journal, offset) if journal.is_ours else _a_bookie_s(chart, journal, offset)
 
 
@@ -62,6 +63,16 @@ def _a_bookie_s(chart: Chart, journal: JournalChart, offset: int) -> Region:
     """Only what stands behind a place proves that it was whole."""
     later = any(one.journal_id > journal.journal_id and one.items for one in chart.journals)
     return Region.VOUCHED if later or offset < _last_proof(journal) else Region.LAST
+
+
+def _named_later(chart: Chart, journal: JournalChart) -> int:
+    """Up to where the first seal of a later journal says that this one was durable: nothing there was torn.
+
+    Nobody says it of a journal whose successor has no group yet, of what a crash has left behind the place
+    that the successor names, nor of anything in a bookie's.
+    """
+    firsts = [one.seals[0][0].durable_up_to for one in chart.journals if one.seals and one is not journal]
+    return max((one.offset for one in firsts if one.journal_id == journal.journal_id), default=0)
 
 
 def _last_start(journal: JournalChart) -> int:
