@@ -21,7 +21,7 @@ from recovery.verify.finding import Severity
 from storage import cookie, filenames, ledger_rows
 from storage.codec import entrylog as codec
 from storage.codec.cookie import Cookie
-from storage.codec.mark import EmptyMark, Mark
+from storage.codec.mark import BOOKIE_SIZE, EmptyMark, Mark
 from storage.cookie import NoCookie
 from storage.entry import DigestType
 from storage.errors import CorruptionError, NewerFormat, NotAStore
@@ -133,6 +133,7 @@ class _Survey:
         replay_from = _replay_from(mark, self._held.state)
         self._look_at_cookies()
         self._look_at_names()
+        self._look_at_mark(mark)
         return Ground(
             store=self._store,
             owner=owner,
@@ -222,6 +223,18 @@ class _Survey:
         if len(said) > 1 or len(spelled) > 1:
             names = " and ".join(_directory_name_of(path) for path in found)
             self._complain("CKE-001", file=filenames.COOKIE, detail=f"{names} belong to different stores")
+
+    def _look_at_mark(self, mark: LoadedMark) -> None:
+        """A bookie that was killed before its first journal leaves no other trace in a store of ours."""
+        if isinstance(mark, Mark) and mark.trailer is None and founding.was_ours(self._layout):
+            detail = "as a bookie writes it, in a store of ours: one has run here, or the file lost its end"
+            self._complain(
+                "MRK-001",
+                severity=Severity.INFORMATION,
+                file=filenames.LAST_MARK,
+                offset=BOOKIE_SIZE,
+                detail=detail,
+            )
 
     def _look_at_names(self) -> None:
         for directory in (self._layout.journal, self._layout.ledgers):

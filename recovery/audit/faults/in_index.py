@@ -11,6 +11,7 @@ from recovery.audit.faults.chart import packed
 from recovery.audit.faults.planted import Planted, Told, kinds
 from recovery.audit.faults.site import NoPlace
 from storage import filenames, page_sums
+from storage.codec import index_state as state_codec
 from storage.codec import page_sums as sums_codec
 from storage.lmdb_environment import Batch, Run
 from storage.lmdb_index import LmdbIndex, LmdbPlace
@@ -37,8 +38,8 @@ def _index(site: Site) -> Path:
     return path
 
 
-def _set(site: Site, rows: Mapping[int, Sequence[tuple[int, int]]]) -> None:
-    """These ledgers have these rows, in one commit whose page checksums are right."""
+def _set(site: Site, rows: Mapping[int, Sequence[tuple[int, int]]], state: bytes | None = None) -> None:
+    """These ledgers have these rows, in one commit whose page checksums are right; and perhaps a state."""
     site.copy.own(_index(site))
     ledgers = site.copy.inside(site.chart.ledgers)
     index = LmdbPlace(PosixDirectory(ledgers), ledgers).open()
@@ -50,7 +51,7 @@ def _set(site: Site, rows: Mapping[int, Sequence[tuple[int, int]]]) -> None:
             ids, places = (array("q", (pair[one] for pair in ordered)) for one in (0, 1))
             batch.runs.append(Run(ledger_id, ids, places))
         # Not by a change: that would refuse two places for one entry.
-        index._commit(batch, None)  # noqa: SLF001
+        index._commit(batch, state)  # noqa: SLF001
 
 
 def _pairs(site: Site, ledger_id: int) -> list[tuple[int, int]]:
@@ -203,6 +204,20 @@ def older_copy(site: Site, fault: Fault) -> Planted:
     # The first copy may be one of a ledger that was deleted before there was another of that id.
     dead = ("IDX-002",) if record.ledger_id in site.chart.deleted else ()
     return _repointed(site, fault, entry, packed(log, record), "IDX-006", *dead)
+
+
+def older(site: Site, fault: Fault) -> Planted:
+    """The index as an earlier checkpoint left it, its page checksums right: an older copy brought back."""
+    trailer = site.chart.mark.trailer if site.chart.mark is not None else None
+    generation = site.chart.state.generation
+    if trailer is None or trailer.generation != generation or not generation:
+        raise NoPlace
+    _index(site)
+    ledger_id = site.choose(sorted(site.chart.places))
+    state = replace(site.chart.state, generation=site.dice.randrange(generation))
+    _set(site, {ledger_id: _pairs(site, ledger_id)[:-1]}, state_codec.encode(state))
+    planted = _of_a_file(fault, f"of checkpoint {state.generation}, and the mark of {generation}")
+    return replace(planted, collateral=_BESIDE)
 
 
 def page(site: Site, fault: Fault) -> Planted:

@@ -176,6 +176,38 @@ def _wanted_in_group(
     return ((told,), (named,))
 
 
+def _proven_behind(journal: JournalChart, item: Item) -> int:
+    behind = (one.offset for one in journal.items if one.offset >= item.end and one.digest is not None)
+    return next(behind, journal.size)
+
+
+def padding_free(site: Site, fault: Fault) -> Planted:
+    """A bit of what a bookie's padding holds. A bookie skips it whatever it is, but wrote zeros: what is
+    none looks like records that a damaged length has swallowed, and is told as those: up to where something
+    proves itself."""
+    places = [
+        (journal, item)
+        for journal in site.chart.journals
+        for item in journal.items
+        if not journal.is_ours and item.is_padding and item.end > item.offset + codec.PREFIX_SIZE
+    ]
+    journal, item = site.choose(places)
+    at = site.flip(site.journal_path(journal), item.offset + codec.PREFIX_SIZE, item.end)
+    region = region_of(site.chart, journal, item.offset)
+    told = Told(
+        kinds=region.kinds, file=journal.name, extent=Within(item.offset, _proven_behind(journal, item))
+    )
+    return Planted(
+        fault=fault,
+        file=journal.name,
+        offset=item.offset,
+        end=item.end,
+        wanted=() if region is Region.VOID else ((told,),),
+        collateral=BESIDE,
+        words=f"byte {at}: {region.value}",
+    )
+
+
 def header(site: Site, fault: Fault) -> Planted:
     """A bit of a journal's header; in a bookie's journal of a version that pads, of its zeros too."""
     journal = site.choose([one for one in site.chart.journals if isinstance(one.header, codec.Header)])

@@ -43,6 +43,30 @@ def cut(site: Site, fault: Fault) -> Planted:
     )
 
 
+def shorter(site: Site, fault: Fault) -> Planted:
+    """The file ends where a record ended: all that is left is sound.
+
+    How far one of ours went its index knows. Of a bookie's only the header tells, if the log was sealed, that
+    a map stood behind; else it may have gone no further, and what its entries were nothing says.
+    """
+    log = site.choose([log for log in site.chart.logs if log.entries and not log.is_leftover])
+    record = site.choose(log.counted)
+    site.copy.cut(site.log_path(log), record.offset)
+    lost = [one for one in log.counted if one.offset >= record.offset]
+    found = kinds("ELG-005") if log.is_ours else kinds("ELG-002", "ELG-005")
+    told = Told(kinds=found, file=log.name)
+    is_known = log.limit > record.offset if log.is_ours else log.is_sealed
+    return Planted(
+        fault=fault,
+        file=log.name,
+        offset=record.offset,
+        end=log.size,
+        wanted=((told,), *_named_all(site.chart, log, lost)) if is_known else (),
+        collateral=BESIDE,
+        words=f"{len(lost)} records lost",
+    )
+
+
 def _cut_extent(log: LogChart, record: Record, at: int) -> Extent:
     return Extent(record.offset, at, log.size)
 
@@ -136,6 +160,14 @@ def header(site: Site, fault: Fault) -> Planted:
     site.flip_bit(path, at, bit)
     told = Told(kinds=kinds("ELG-001", "DIR-003"), file=log.name, extent=Extent(0, at, codec.HEADER_SIZE))
     return Planted(fault=fault, file=log.name, offset=0, end=end, wanted=((told,),), words=f"byte {at}")
+
+
+def header_free(site: Site, fault: Fault) -> Planted:
+    """A bit behind what the header says: every reader passes over it, and no checksum has it."""
+    log = site.choose([log for log in site.chart.logs if log.records and not log.is_leftover])
+    start = _ORIGIN_END if log.is_ours else _MAP_FIELDS_END
+    at = site.flip(site.log_path(log), start, codec.HEADER_SIZE)
+    return Planted(fault=fault, file=log.name, offset=start, end=codec.HEADER_SIZE, words=f"byte {at}")
 
 
 def map_fields(site: Site, fault: Fault) -> Planted:

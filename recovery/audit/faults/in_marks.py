@@ -172,6 +172,26 @@ def cut(site: Site, fault: Fault) -> Planted:
     )
 
 
+def bare(site: Site, fault: Fault) -> Planted:
+    """Of a store of ours the 16 bytes alone that a bookie writes: as if one had run here since.
+
+    A bookie that is killed between its replay and its first journal leaves just that, so no reader knows
+    better; what the mark says is right, and an opening reads everything again.
+    """
+    if _mark(site).trailer is None:
+        raise NoPlace
+    site.copy.cut(_path(site.chart), codec.BOOKIE_SIZE)
+    return Planted(
+        fault=fault,
+        file=filenames.LAST_MARK,
+        offset=codec.BOOKIE_SIZE,
+        wanted=((Told(kinds=kinds("MRK-001"), file=filenames.LAST_MARK),),),
+        # How a ledger is protected that has the id of a deleted one stands in the index alone, which does not
+        # count any more; and behind a bookie's mark a journal's end is vouched for by nobody.
+        collateral=kinds("ELG-003"),
+    )
+
+
 def missing(site: Site, fault: Fault) -> Planted:
     """Gone, where there are logs that it led to."""
     if not site.chart.is_ours and not any(log.records for log in site.chart.logs):

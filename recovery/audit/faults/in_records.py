@@ -185,13 +185,7 @@ def named(chart: Chart, log: LogChart, record: Record) -> tuple[Wanted, ...]:
 
 def plant_in_filler(site: Site, fault: Fault) -> Planted:
     """Flips a bit in a filler record, but for its kind: any kind but a map's is a filler to every reader."""
-    fillers = [
-        (log, record)
-        for log in site.chart.logs
-        for record in log.counted
-        if not record.is_entry and not record.is_map and not log.is_leftover
-    ]
-    log, record = site.choose(fillers)
+    log, record = site.choose(_fillers(site))
     kind_start, kind_end = record.offset + 12, record.offset + 20
     places = [at for at in range(record.offset, record.end) if not kind_start <= at < kind_end]
     at = site.choose(places)
@@ -208,3 +202,20 @@ def plant_in_filler(site: Site, fault: Fault) -> Planted:
         collateral=BESIDE | kinds("ELG-007"),  # what nothing proves behind it is lost from sight
         words=f"byte {at}",
     )
+
+
+def plant_in_kind(site: Site, fault: Fault) -> Planted:
+    """Flips a bit in the kind of a filler record: every scan passes over it all the same, ours and a
+    bookie's. Of no kind is one bit enough to make a map of it."""
+    log, record = site.choose(_fillers(site))
+    at = site.flip(site.log_path(log), record.offset + 12, record.offset + 20)
+    return Planted(fault=fault, file=log.name, offset=record.offset, end=record.end, words=f"byte {at}")
+
+
+def _fillers(site: Site) -> list[tuple[LogChart, Record]]:
+    return [
+        (log, record)
+        for log in site.chart.logs
+        for record in log.counted
+        if not record.is_entry and not record.is_map and not log.is_leftover
+    ]

@@ -17,6 +17,7 @@ class Fault(enum.Enum):
     LOG_DIGEST = "entry log: bit in a digest"
     LOG_PAYLOAD = "entry log: bit in a payload"
     LOG_FILLER = "entry log: bit in a filler"
+    LOG_FILLER_KIND = "entry log: bit in the kind of a filler"
     # ── entry logs: blocks ───────────────────────────────────────────────────────────────────────────
     LOG_ZEROED = "entry log: block of zeros"
     LOG_FIRST_ZEROED = "entry log: first block of zeros"
@@ -25,9 +26,11 @@ class Fault(enum.Enum):
     # ── entry logs: whole ────────────────────────────────────────────────────────────────────────────
     LOG_TORN = "entry log: cut in its last record"
     LOG_CUT = "entry log: cut"
+    LOG_SHORTER = "entry log: cut between records"
     LOG_MISSING = "entry log: missing"
     LOG_COPIED = "entry log: a copy under another id"
     LOG_HEADER = "entry log: bit in the header"
+    LOG_HEADER_FREE = "entry log: bit in what is free in the header"
     LOG_MAP_FIELDS = "entry log: bit in the header's place of the map"
     LOG_MAP = "entry log: bit in the ledgers map"
     # ── journals: a bit of one record ────────────────────────────────────────────────────────────────
@@ -38,6 +41,7 @@ class Fault(enum.Enum):
     JOURNAL_DIGEST = "journal: bit in a digest"
     JOURNAL_PAYLOAD = "journal: bit in a payload"
     JOURNAL_PADDING = "journal: bit in a padding record"
+    JOURNAL_PADDING_FREE = "journal: bit in what a bookie's padding holds"
     JOURNAL_SEAL = "journal: bit in a seal"
     JOURNAL_HEADER = "journal: bit in the header"
     # ── journals: blocks, and whole ──────────────────────────────────────────────────────────────────
@@ -53,6 +57,7 @@ class Fault(enum.Enum):
     MARK_NO_JOURNAL = "mark: in a journal that is not there"
     MARK_FLIPPED = "mark: a bit of it"
     MARK_CUT = "mark: cut"
+    MARK_BARE = "mark: cut to what a bookie writes"
     MARK_MISSING = "mark: missing"
     # ── the index ────────────────────────────────────────────────────────────────────────────────────
     INDEX_OTHER_PLACE = "index: the place of another entry"
@@ -65,6 +70,7 @@ class Fault(enum.Enum):
     INDEX_DELETED = "index: a place for an entry of a deleted ledger"
     INDEX_TWICE = "index: two places for an entry"
     INDEX_OLDER_COPY = "index: the place of an older copy"
+    INDEX_OLDER = "index: of an earlier checkpoint"
     INDEX_PAGE = "index: bit in a page"
     INDEX_SUMS = "index: bit in the checksums of pages"
     INDEX_FILE_MISSING = "index: a file missing"

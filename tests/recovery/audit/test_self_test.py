@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 def test_every_kind_of_fault_is_planted_once_and_found() -> None:
     tested = self_test(None, Trials(count=len(Fault)))
     assert tested.is_passed, tested.misses
-    assert [score.fault for score in tested.scores] == list(Fault)
+    assert [score.fault for score in tested.scores] == [
+        fault for fault in Fault if fault is not Fault.JOURNAL_PADDING_FREE
+    ], "the store is ours: only in a bookie's journal is that free"
     assert tested.not_planted == ()
     assert tested.located == tested.planted == len(Fault)
 
