@@ -55,9 +55,9 @@ class FlawList:
         if before is None:
             self._confirmed[flaw.ledger_id] = flaw
         else:
-            count = before.count + flaw.count
+            count, last = before.count + flaw.count, max(_last(before), _last(flaw))
             self._confirmed[flaw.ledger_id] = replace(
-                before, end=flaw.end, count=count, detail=f"{count} entries"
+                before, end=flaw.end, count=count, detail=f"{count} entries", last_entry_id=last
             )
 
     def all(self) -> tuple[FlawAt, ...]:
@@ -67,6 +67,12 @@ class FlawList:
             found += kept.exact
             found += [kept.rest] if kept.rest else []
         return tuple(sorted(found, key=_place))
+
+
+def _last(flaw: FlawAt) -> int:
+    last = flaw.entry_id if flaw.last_entry_id is None else flaw.last_entry_id
+    assert last is not None, "an entry says it"
+    return last
 
 
 def _place(flaw: FlawAt) -> tuple[int, int, str, int]:

@@ -201,13 +201,14 @@ def _damaged(stop: Stop) -> Damaged:
 def _flaw(flaw: FlawAt) -> list[object]:
     cause = None if flaw.flaw is None else flaw.flaw.name
     ids = (flaw.ledger_id, flaw.entry_id)
+    several = (flaw.count, flaw.last_entry_id)
     place = (flaw.offset, flaw.end)
-    return [flaw.kind.name, cause, *place, *ids, flaw.detail, flaw.count, flaw.is_proven_otherwise]
+    return [flaw.kind.name, cause, *place, *ids, flaw.detail, *several, flaw.is_proven_otherwise]
 
 
 def _read_flaw(told: object) -> FlawAt:
     match told:
-        case [kind, cause, offset, end, ledger, entry, detail, count, bool(otherwise)]:
+        case [kind, cause, offset, end, ledger, entry, detail, count, last, bool(otherwise)]:
             return FlawAt(
                 FlawKind[_text(kind)],
                 None if cause is None else Flaw[_text(cause)],
@@ -217,7 +218,8 @@ def _read_flaw(told: object) -> FlawAt:
                 None if entry is None else _number(entry),
                 _text(detail),
                 _number(count),
-                is_proven_otherwise=otherwise,
+                None if last is None else _number(last),
+                otherwise,
             )
         case _:
             raise NotAPart("not a flaw")

@@ -213,7 +213,10 @@ def _of_tail(part: JournalPart, standing: Standing) -> Iterator[Finding]:
 
 def _located(kind: str, part: JournalPart, flaw: FlawAt) -> Finding:
     words = flaw.flaw.value if flaw.flaw else flaw.kind.value
-    return KINDS[kind].at(
+    # What a newer version has written, and its seal proves, is no damage: as grave, where it is replayed.
+    told = KINDS["DIR-003"] if flaw.flaw is Flaw.FUTURE_VERSION else KINDS[kind]
+    return told.at(
+        severity=KINDS[kind].severity,
         file=_name(part),
         offset=flaw.offset,
         end=flaw.end,

@@ -123,7 +123,7 @@ def _of_flaw(log: LogFacts, flaw: FlawAt) -> Iterator[Finding]:
         end=flaw.end,
         ledger_id=flaw.ledger_id,
         first_entry=flaw.entry_id,
-        last_entry=flaw.entry_id,
+        last_entry=flaw.entry_id if flaw.last_entry_id is None else flaw.last_entry_id,
         count=flaw.end - flaw.offset if kind.counts == "bytes" else flaw.count,
         detail=f"{words}; {flaw.detail}" if flaw.detail else words,
     )

@@ -42,6 +42,8 @@ class FlawAt:
     detail: str = ""
     count: int = 1
     """How many it stands for, the first of which stands at `offset`."""
+    last_entry_id: int | None = None
+    """Of several entries of one ledger the largest id; `None`: it is about one."""
     is_proven_otherwise: bool = False
     """Of an entry: whether it carries a CRC of its bytes, though not as its ledger's entries do."""
 

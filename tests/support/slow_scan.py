@@ -138,6 +138,7 @@ class _SlowWalk:
                 end=several[-1].end,
                 detail=detail,
                 count=count,
+                last_entry_id=max(one.entry_id or 0 for one in several) if count > 1 else None,
             )
 
 

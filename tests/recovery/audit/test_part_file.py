@@ -121,7 +121,7 @@ def test_every_field_of_a_part_is_kept() -> None:
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
-        (FlawAt, 9),
+        (FlawAt, 10),
         (MapRecord, 3),
         (Header, 4),
         (EmptyLog, 0),
@@ -264,7 +264,7 @@ def _part(**changes: Any) -> LogPart:
         "file_size": 4096,
         "header": Header(1, 4000, 2, Origin(bytes(16), 3, LogPosition(0, 2048))),
         "runs": _rows(),
-        "flaws": (FlawAt(FlawKind.DIGEST, Flaw.DIGEST, 1024, 1060, 8, 0, "one", 1, True),),
+        "flaws": (FlawAt(FlawKind.DIGEST, Flaw.DIGEST, 1024, 1060, 8, 0, "one", 2, 3, True),),
         "maps": (MapRecord(4000, 4096, ((7, 90), (8, 30))), MapRecord(1, 2, Damaged(1, Flaw.BAD_MAP))),
         "stop": Torn(4096, Flaw.LENGTH_CUT),
         "types": {7: DigestType.CRC32},
