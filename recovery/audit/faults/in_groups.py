@@ -128,9 +128,9 @@ def _wanted(site: Site, journal: JournalChart, hits: list[Hit], fault: Fault) ->
     hits = [hit for hit in hits if region_of(chart, journal, hit.start) is not Region.VOID]
     if _might_have_been_so(site, journal, hits, fault):
         return ()
+    beside = _beside_the_mark(chart, journal, hits)
     if not journal.is_ours:
         hits = _provable(journal, hits)[:1]  # in front of the next one that proves itself nothing is sure
-    beside = _beside_the_mark(chart, journal)
     return tuple(
         (
             Told(
@@ -144,10 +144,12 @@ def _wanted(site: Site, journal: JournalChart, hits: list[Hit], fault: Fault) ->
     )
 
 
-def _beside_the_mark(chart: Chart, journal: JournalChart) -> Wanted:
-    """Where a bookie's journal seems to end in front of its mark, it may be the mark that is wrong."""
+def _beside_the_mark(chart: Chart, journal: JournalChart, hits: list[Hit]) -> Wanted:
+    """Where a bookie's journal is hit right up to its mark it seems to end in front of that, and the mark may
+    be what is wrong: which of the two nothing says. The finding names the journal and the place."""
     is_marked = not journal.is_ours and journal.journal_id == chart.position.journal_id
-    return (Told(kinds=kinds("MRK-004"), file=filenames.LAST_MARK),) if is_marked else ()
+    reaches = bool(hits) and hits[-1].end >= chart.position.offset
+    return (Told(kinds=kinds("MRK-004"), file=filenames.LAST_MARK),) if is_marked and reaches else ()
 
 
 def _beside_place(chart: Chart, journal: JournalChart, hits: list[Hit]) -> Wanted:
