@@ -175,7 +175,8 @@ def _might_have_been_so(site: Site, journal: JournalChart, hits: list[Hit], faul
     chart = site.chart
     if not journal.is_ours:
         return _is_last(journal, hits[0]) and not _is_known_to_go_on(chart, journal, hits[0].start)
-    return hits[-1].end == journal.end and region_of(chart, journal, hits[0].start) is Region.LAST
+    is_unnamed = region_of(chart, journal, hits[0].start) in (Region.LAST, Region.BEFORE_LAST)
+    return hits[-1].end == journal.end and is_unnamed
 
 
 def _is_known_to_go_on(chart: Chart, journal: JournalChart, at: int) -> bool:
