@@ -72,7 +72,7 @@ class Entrance:
         with turnstile.lock:
             if not self.lets_in(tail):
                 return None
-            return self._take_along(tail, access, make), turnstile.enter()
+            return self._take_along(tail, access, make), turnstile.open
 
     def enter_promised(self, tail: Tail, access: Access, make: Make) -> tuple[Future[int], int] | None:
         """The future of an entry, and how much waits with it; `None` as in `enter`."""
@@ -114,7 +114,7 @@ class Entrance:
         try:
             if self.lets_in(tail):
                 if wish.access is tail.admitted:
-                    # As `_take_along` where nothing has to be decided: with fewer calls, since most come here.
+                    # As `_take_along` where nothing has to be decided, in fewer calls: most come here.
                     before = tail.next_id, tail.next_length
                     run = wish.make(tail)
                     load.size += run.size
@@ -176,7 +176,7 @@ class Entrance:
                 if len(statements) == count:
                     tail.take_back(before)
                 raise
-            return statement, self._turnstile.enter()
+            return statement, self._turnstile.open
 
     def enter_deletion(
         self, tail: Tail, make: Callable[[], Deletion | None]
@@ -195,7 +195,7 @@ class Entrance:
                 except BaseException:
                     tail.is_held = deletion in deletions
                     raise
-            return deletion, self._turnstile.enter()
+            return deletion, self._turnstile.open
 
     # ── room ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -84,10 +84,9 @@ class Memtable:
         entries = self._ledgers.get(ledger_id)
         if entries is None:
             self._begin(ledger_id, first_id, fronts, payloads, size)
-        elif (
-            entries.first + len(entries.run) == first_id > entries.highest_stray
-            and len(fronts) == entries.front_size * len(payloads)
-        ):
+        elif entries.first + len(entries.run) == first_id > entries.highest_stray and len(
+            fronts
+        ) == entries.front_size * len(payloads):
             # Not by `extend`: every add comes here, and a call is a sixth of what it costs.
             entries.fronts += fronts
             entries.run += payloads

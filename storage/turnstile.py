@@ -3,12 +3,23 @@
 A caller puts what it has into the open turn. If nobody leads, it leads: it takes the turn, does the work for
 everybody in it, and opens the gate. Meanwhile the next turn fills, and one of those who wait in it leads
 next. No caller hands its work to another thread, which would cost more than a write.
+
+The next turn begins when the last of those who were in this one has passed the gate. They pass it one by one,
+and who has passed adds again before the next one is awake: so all of them share the next turn too, where
+else the first to come back would go alone and the others after it, with twice as many syncs (docs/adr/0024).
+
+    led:  take the turn → work → over ┬ nobody waits ──────────────────────────────┐
+                                      └ gate open → one passes → … → the last one ─┴→ hand over
+
+Where that takes long, `storage.patience` ends it.
 """
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from storage.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,17 +30,32 @@ Load = TypeVar("Load")
 class Turn(Generic[Load]):
     """What is done at once, and everybody who waits for it."""
 
-    __slots__ = ("error", "gate", "is_begun", "is_over", "leader", "load", "needs_leader", "waiting")
+    __slots__ = (
+        "error",
+        "gate",
+        "is_begun",
+        "is_left",
+        "is_over",
+        "leader",
+        "load",
+        "needs_leader",
+        "over_at",
+        "waiting",
+    )
 
     def __init__(self, load: Load) -> None:
         self.load = load
         self.error: BaseException | None = None
         self.is_begun = False
         self.is_over = False
+        self.over_at = 0.0
         self.leader: int | None = None
         """The thread that has claimed it."""
         self.needs_leader = False
-        self.waiting = 0
+        self.waiting: set[int] = set()
+        """The threads that stand before the gate. By name: who is interrupted may take itself out twice."""
+        self.is_left = False
+        """Whether the lead was handed over to the next turn."""
         self.gate = threading.Lock()
         self.gate.acquire()
 
@@ -67,38 +93,58 @@ class Turnstile(Generic[Load]):
         self._interrupted = interrupted
         self.lock = threading.Lock()
         self.open = Turn(new_load())
+        self._patience = Patience()
         self.is_led = False
         """Whether somebody works. Needs the lock."""
         self._alone: int | None = None
         """The thread that works for itself only, in the place of a leader."""
 
     def begin(self) -> Turn[Load] | None:
-        """Takes the open turn, if none is under way; whoever takes it must `end` it."""
+        """Takes the open turn, if that is free, for who does not wait in it and will `end` it."""
         with self.lock:
-            if self.is_led:
-                return None
-            self.is_led = True
-            return self._take()
+            turn = self.open
+            return turn if self._take(turn) else None
 
-    def _take(self) -> Turn[Load]:
-        turn, self.open = self.open, Turn(self._new_load())
-        return turn
+    def _take(self, turn: Turn[Load]) -> bool:
+        """Whether the caller leads the turn from now on. Needs the lock."""
+        if turn is not self.open or (self.is_led and not turn.needs_leader):
+            return False
+        following, leader = Turn(self._new_load()), threading.get_ident()
+        turn.waiting.discard(leader)
+        # No call in between, so that no Ctrl-C comes in between either.
+        self.open, self.is_led, turn.leader = following, True, leader
+        return True
 
     def end(self, turn: Turn[Load], error: BaseException | None = None) -> None:
-        """Lets everybody in the turn go, and one of those in the next one lead it."""
+        """Lets everybody in the turn go, and then one of those in the next one lead it."""
         if error is not None and not isinstance(error, Exception):
             self._interrupted(turn.load, error)
         with self.lock:
             # Once, however often an interrupted leader comes back: by then another may be leading.
             if not turn.is_over:
-                self.open.needs_leader = self.is_led = self.open.waiting > 0
+                turn.over_at = self._patience.begin()
                 turn.error = error
                 turn.is_over = True
+        self._pass(turn)
+        self._answer(turn.load, turn.error)
+
+    def _pass(self, turn: Turn[Load]) -> None:
+        """The caller leaves a turn that is over. Behind the last, one of those in the next turn leads it."""
+        is_slow = self._patience.has_ended(turn.over_at)
+        turn.waiting.discard(threading.get_ident())
+        if turn.waiting and not is_slow:
+            turn.let_one_through()
+            return
+        with self.lock:
             following = self.open
+            has_more = bool(following.waiting)
+            if not turn.is_left:
+                # Once, and with no call in between: behind it another may be leading.
+                turn.is_left = True
+                following.needs_leader = self.is_led = has_more
         turn.let_one_through()
         if following.needs_leader:
             following.let_one_through()
-        self._answer(turn.load, turn.error)
 
     def begin_alone(self) -> None:
         """The caller works for itself only, while nobody else does; it must `end_alone`. Needs the lock."""
@@ -114,18 +160,13 @@ class Turnstile(Generic[Load]):
     def end_alone(self) -> None:
         """One of those who have come meanwhile leads them. May be called again, if it was interrupted."""
         with self.lock:
-            if self._alone == threading.get_ident():
-                self.open.needs_leader = self.is_led = self.open.waiting > 0
-                self._alone = None
             following = self.open
+            has_more = bool(following.waiting)
+            if self._alone == threading.get_ident():
+                following.needs_leader = self.is_led = has_more
+                self._alone = None
         if following.needs_leader:
             following.let_one_through()
-
-    def enter(self) -> Turn[Load]:
-        """Counts the caller in, for the load it has put into the open turn. Needs the lock."""
-        turn = self.open
-        turn.waiting += 1
-        return turn
 
     def go_through(self, turn: Turn[Load]) -> None:
         """Returns when the turn is over, having led it if it fell to the caller. Not under the lock."""
@@ -135,28 +176,30 @@ class Turnstile(Generic[Load]):
             else:
                 self._wait(turn)
         except BaseException:
-            self._leave(turn)
+            try:
+                self._leave(turn)
+            except BaseException:
+                self._leave(turn)  # once more a Ctrl-C: nobody goes on before all have left
+                raise
             raise
 
     def _claim(self, turn: Turn[Load]) -> bool:
-        """Whether the caller leads the turn from now on."""
+        """Whether the caller leads the turn from now on; else it is one of those who wait for it."""
         with self.lock:
-            if turn is not self.open or (self.is_led and not turn.needs_leader):
-                return False
-            following, leader = Turn(self._new_load()), threading.get_ident()
-            # No call in between, so that no Ctrl-C comes in between either.
-            self.open, self.is_led, turn.leader = following, True, leader
-            return True
+            if self._take(turn):
+                return True
+            if not turn.is_over:
+                turn.waiting.add(threading.get_ident())
+            return False
 
     def _wait(self, turn: Turn[Load]) -> None:
-        turn.gate.acquire()
-        # A gate that opens before the turn is over lets its leader through; who comes too late waits on.
-        while not turn.is_over and not self._claim(turn):
+        while not turn.is_over:
             turn.gate.acquire()
-        if turn.is_over:
-            turn.let_one_through()
-        else:
-            self._lead(turn)
+            # A gate that opens before the turn is over lets its leader through; who comes too late waits on.
+            if turn.leader is None and self._claim(turn):
+                self._lead(turn)
+                return
+        self._pass(turn)
 
     def _lead(self, turn: Turn[Load]) -> None:
         error: BaseException | None = None
@@ -175,10 +218,13 @@ class Turnstile(Generic[Load]):
             self._finish(turn)
             return
         with self.lock:
-            turn.waiting -= 1
+            turn.waiting.discard(threading.get_ident())
             is_alone = turn.needs_leader and turn is self.open and not turn.waiting
-        if is_alone and self._claim(turn):
+            leads = is_alone and self._take(turn)
+        if leads:
             self._lead(turn)
+        elif turn.is_over:
+            self._pass(turn)
         else:
             turn.let_one_through()
 
@@ -193,8 +239,9 @@ class Turnstile(Generic[Load]):
         """Does the open turn, unless another is under way; whether it did. Waits for nobody."""
         turn = self.open
         try:
-            if not self._claim(turn):
-                return False
+            with self.lock:
+                if not self._take(turn):
+                    return False
             self._lead(turn)
         except BaseException:
             # Nobody else would do it: whoever is in the turn was not counted in by this caller.
@@ -205,9 +252,7 @@ class Turnstile(Generic[Load]):
 
     def flush(self) -> None:
         """Returns when everything that was put in before is done."""
-        with self.lock:
-            turn = self.enter()
-        self.go_through(turn)
+        self.go_through(self.open)
 
 
 class Signal:
@@ -232,15 +277,15 @@ class Signal:
     def listen(self, hear: Callable[[], None]) -> None:
         """Has it called after each change, by whoever has made it; it must neither wait nor raise."""
         with self._changed:
+            self.audience += 1  # first: a Ctrl-C in between must not make it too small
             self._listeners = (*self._listeners, hear)
-            self.audience += 1
 
     def ignore(self, hear: Callable[[], None]) -> None:
         """Has it called no more."""
         with self._changed:
-            left = tuple(one for one in self._listeners if one != hear)
-            self.audience -= len(self._listeners) - len(left)
+            before, left = self._listeners, tuple(one for one in self._listeners if one != hear)
             self._listeners = left
+            self.audience -= len(before) - len(left)
 
     def notify(self) -> None:
         """To be called after the change."""

@@ -22,6 +22,7 @@ WORDS = {
     "index_state",
     "latch",
     "outcome",
+    "patience",
     "position",
     "properties",
     "report",

@@ -174,7 +174,7 @@ def test_who_comes_meanwhile_leads_the_next_turn() -> None:
     for one in followers:
         one.start()
     deadline = time.monotonic() + 10
-    while store._committer.turnstile.open.waiting < len(followers):
+    while len(store._committer.turnstile.open.waiting) < len(followers):
         assert time.monotonic() < deadline
     before = store._parts.journals.groups
     may_sync.set()

@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from typing import TYPE_CHECKING
 
 import pytest
 from ctrl_c import interrupted
 
 from storage import turnstile as turnstile_module
+from storage.patience import Patience
 from storage.turnstile import Signal, Turnstile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Work:
@@ -36,7 +41,7 @@ class Work:
 
 def put(turnstile: Turnstile[list[int]], number: int) -> BaseException | None:
     with turnstile.lock:
-        turn = turnstile.enter()
+        turn = turnstile.open
         turn.load.append(number)
     turnstile.go_through(turn)
     assert turn.is_over
@@ -58,7 +63,7 @@ def test_whoever_comes_during_a_turn_shares_the_next_one() -> None:
         first = pool.submit(put, turnstile, 0)
         assert work.entered.wait(10)
         others = [pool.submit(put, turnstile, number) for number in range(1, 9)]
-        while turnstile.open.waiting < len(others):
+        while len(turnstile.open.waiting) < len(others):
             assert not any(other.done() for other in others), "nobody passes before its turn"
         work.may_go_on.set()
         assert {call.result(10) for call in (first, *others)} == {None}
@@ -73,7 +78,7 @@ def test_an_error_is_told_to_everybody_in_the_turn_and_to_nobody_else() -> None:
         first = pool.submit(put, turnstile, 0)
         assert work.entered.wait(10)
         bad = [pool.submit(put, turnstile, number) for number in (-1, 1)]
-        while turnstile.open.waiting < 2:
+        while len(turnstile.open.waiting) < 2:
             assert not first.done()
         work.may_go_on.set()
         assert first.result(10) is None
@@ -106,7 +111,7 @@ def test_a_caller_that_is_interrupted_while_it_waits_leaves_the_others_a_leader(
     taken = turnstile.begin()
     assert taken is not None
     with turnstile.lock:
-        interrupted = turnstile.enter()
+        interrupted = turnstile.open
         interrupted.load.append(1)
     # As a Ctrl-C would end `go_through`: the caller stops waiting, and the turn it was in still comes.
     interrupted.gate = _Interrupting()  # type: ignore[assignment]
@@ -123,13 +128,122 @@ def test_a_caller_that_is_interrupted_when_it_is_to_lead_still_leads() -> None:
     taken = turnstile.begin()
     assert taken is not None
     with turnstile.lock:
-        turn = turnstile.enter()
+        turn = turnstile.open
         turn.load.append(1)
     turn.gate = _Interrupting(lambda: turnstile.end(taken))  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         turnstile.go_through(turn)
     assert work.turns == [[1]]
     assert put(turnstile, 2) is None
+
+
+def patient(work: Work) -> Turnstile[list[int]]:
+    """One for which no passing is slow, however long a test holds it up."""
+    turnstile = Turnstile(list, work)
+    turnstile._patience = Patience(lambda: 0.0)
+    return turnstile
+
+
+def test_the_next_turn_begins_when_the_last_of_this_one_has_passed() -> None:
+    work = Work()
+    turnstile = patient(work)
+    taken = turnstile.begin()
+    assert taken is not None
+    with ThreadPoolExecutor(3) as pool:
+        passing = [pool.submit(turnstile.go_through, taken) for _ in range(2)]
+        while len(taken.waiting) < 2:
+            assert not any(one.done() for one in passing)
+        behind = pool.submit(put, turnstile, 1)
+        while not turnstile.open.waiting:
+            assert not behind.done()
+        # As if the turn had one more, who is slow to wake up.
+        taken.waiting.add(-1)
+        threading.Thread(target=turnstile.end, args=(taken,)).start()
+        for one in passing:
+            one.result(10)
+        assert taken.is_over
+        assert (taken.waiting, work.turns) == ({-1}, [])
+        taken.waiting.discard(-1)
+        turnstile.end(taken)
+        assert behind.result(10) is None
+    assert work.turns == [[1]]
+
+
+def test_who_has_passed_goes_with_all_the_others_again() -> None:
+    work = Work()
+    turnstile = patient(work)
+    taken = turnstile.begin()
+    assert taken is not None
+
+    def add_again(number: int) -> None:
+        turnstile.go_through(taken)
+        put(turnstile, number)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(add_again, 1)
+        while not taken.waiting:
+            assert not first.done()
+        taken.waiting.add(-1)
+        turnstile.end(taken)
+        while not turnstile.open.waiting:
+            assert not first.done(), "it goes alone, and the one behind it has to wait for that"
+        with turnstile.lock:
+            turnstile.open.load.append(2)
+        taken.waiting.discard(-1)
+        turnstile.end(taken)
+        first.result(10)
+    assert work.turns == [[1, 2]]
+
+
+def test_where_passing_takes_long_the_next_turn_waits_no_longer() -> None:
+    work = Work()
+    turnstile: Turnstile[list[int]] = Turnstile(list, work)
+    turnstile._patience = Patience(lambda: next(hours))
+    hours = count()
+    taken = turnstile.begin()
+    assert taken is not None
+    taken.waiting.add(-1)
+    turnstile.end(taken)
+    assert put(turnstile, 1) is None
+    assert work.turns == [[1]]
+
+
+def test_a_ctrl_c_anywhere_on_the_way_through_leaves_the_next_caller_one() -> None:
+    for number in count(1):
+        done: list[int] = []
+        passage: Turnstile[list[int]] = Turnstile(list, done.extend)
+        turn, leader = passage.open, ThreadPoolExecutor(1)
+        with leader:
+            assert leader.submit(passage.begin).result(10) is turn
+            turn.gate = _Ending(lambda: leader.submit(passage.end, turn).result(10))  # type: ignore[assignment] # noqa: B023 - called at once
+            if not interrupted(lambda: passage.go_through(turn), number, turnstile_module):  # noqa: B023 - the same
+                break
+            leader.submit(passage.end, turn).result(10)
+        passage.open.load.append(1)
+        thread = threading.Thread(target=passage.flush, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive(), f"interrupted at place {number}"
+        assert done == [1], f"interrupted at place {number}"
+    assert number > 5
+
+
+class _Ending:
+    """A gate whose first waiting lasts until the turn is over."""
+
+    def __init__(self, end: Callable[[], object]) -> None:
+        self._end: Callable[[], object] | None = end
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def acquire(self) -> None:
+        if self._end is not None:
+            end, self._end = self._end, None
+            end()
+        self._gate.acquire()
+
+    def release(self) -> None:
+        self._gate.release()
 
 
 class _Interrupting:
@@ -186,7 +300,7 @@ def test_who_leads_without_waiting_lets_one_of_those_lead_who_have_come_meanwhil
         leading = pool.submit(turnstile.lead_if_free)
         assert work.entered.wait(10)
         behind = pool.submit(put, turnstile, 1)
-        while turnstile.open.waiting < 1:
+        while len(turnstile.open.waiting) < 1:
             assert not behind.done()
         work.may_go_on.set()
         assert leading.result(10)

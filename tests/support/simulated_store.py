@@ -442,16 +442,10 @@ class World:
 
     def _begin_turn(self) -> None:
         committer = self._store._committer
-        turn = committer.turnstile.begin() or self._follow()
+        turn = committer.turnstile.begin()
         if turn is not None:
             stages = committer.stages(turn.load)
             self._playing = _Playing(turn, lambda: next(stages, self) is not self)
-
-    def _follow(self) -> Turn[Load] | None:
-        """The open turn, when the one before has left it to one of those who wait in it."""
-        turnstile = self._store._committer.turnstile
-        turn = turnstile.open
-        return turn if turn.needs_leader and turnstile._claim(turn) else None
 
     def _stage(self) -> None:
         playing = self._playing

@@ -116,7 +116,6 @@ def test_a_delete_whose_caller_was_interrupted_is_led_by_who_waits_for_it() -> N
             # As a Ctrl-C would leave it: the deletion is in the open turn, and nobody leads.
             entered = committer.entrance.enter_deletion(tail, lambda: deletion_of(tail, None))
             assert entered is not None
-            entered[1].waiting -= 1
             assert await store.ledger(1).append(b"a new ledger") == 0
 
     run(main())

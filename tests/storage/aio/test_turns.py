@@ -329,7 +329,7 @@ def test_a_thread_that_leads_answers_the_coroutines_that_share_its_turn(site: Aw
                 leading = pool.submit(blocking.ledger(1).append, b"of a thread")
                 await until(lambda: bool(journal.syncs))
                 waiting = pool.submit(blocking.ledger(1).append, b"of the next")
-                await until(lambda: blocking._committer.turnstile.open.waiting == 1)
+                await until(lambda: len(blocking._committer.turnstile.open.waiting) == 1)
                 add = asyncio.create_task(store.ledger(1).append(b"of a coroutine"))
                 await passes(5)
                 journal.let_go()

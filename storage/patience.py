@@ -1,0 +1,47 @@
+"""How long the next turn waits for those of the last one to pass: see `storage.turnstile`.
+
+It pays while each of them is awake within some ten microseconds. Beside a thread that computes, each waits
+for the interpreter for as long as `sys.getswitchinterval()`, and whoever waits for all of them waits in vain.
+So after a slow passing some turns wait for nobody; is the next attempt slow as well, twice as many.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SLOW_S = 0.004
+"""A passing that takes longer is slow. Sixty-four threads take half of that on a machine at rest."""
+
+_HURRY_MIN = 8
+_HURRY_MAX = 1024
+
+
+class Patience:
+    """Whether a turn waits for those before it. Whoever calls has the turnstile's lock."""
+
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
+        self._hurry = 0
+        """Turns that are still to wait for nobody."""
+        self._next_hurry = _HURRY_MIN
+
+    def begin(self) -> float:
+        """A turn is over, and those who were in it begin to pass; when that was."""
+        if self._hurry:
+            self._hurry -= 1
+        else:
+            self._next_hurry = max(_HURRY_MIN, self._next_hurry // 2)
+        return self._clock()
+
+    def has_ended(self, began: float) -> bool:
+        """Whether nobody waits any longer for those who began to pass then."""
+        if self._hurry:
+            return True
+        if self._clock() - began <= SLOW_S:
+            return False
+        self._hurry, self._next_hurry = self._next_hurry, min(4 * self._next_hurry, _HURRY_MAX)
+        return True
