@@ -32,6 +32,9 @@ _SPECIAL_IDS = re.compile(
     )
 )
 _SECTOR = codec.HEADER_SIZE_MAX
+_SEAL_ZEROS_MAX = 4
+"""Of its checksum, which is the last of it."""
+
 _HOPS_MAX = 64
 """So many records in a row may be damaged, each by itself, before their framing is no more believed."""
 
@@ -56,9 +59,18 @@ class Framing:
     def item(self, at: int) -> StoredRecord | StoredPadding | Stop:
         """What begins there; what goes on behind the end is taken for torn."""
         item = self._reader.item_at(at)
-        if isinstance(item, StoredRecord | StoredPadding) and item.end > self.end:
+        if (
+            isinstance(item, StoredRecord | StoredPadding)
+            and item.end > self.end
+            and not self._is_whole(item)
+        ):
             return Torn(at, Flaw.BODY_CUT)
         return item
+
+    def _is_whole(self, item: StoredRecord | StoredPadding) -> bool:
+        """Whether it is padding whose seal ends in zeros: the data seems to end in front of them."""
+        is_close = isinstance(item, StoredPadding) and item.end - self.end < _SEAL_ZEROS_MAX
+        return is_close and not any(self._reader.window.view(self.end, item.end - self.end))
 
     def check(self, data: bytes) -> DigestCheck:
         """What the digest says; counts as no evidence, since what stands here may be damaged."""

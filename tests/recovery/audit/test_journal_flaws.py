@@ -422,3 +422,17 @@ def test_a_damaged_header_of_a_bookie_s_is_named(place: int) -> None:
     part = part_of(flip(theirs().file(), place), 0, BOOKIE)
     assert isinstance(part.scan.header, Damaged)
     assert hits(part.flaws) == [(0, 512)]
+
+
+def test_a_seal_that_ends_in_a_zero_is_whole() -> None:
+    # Behind it stand zeros, and the data seems to end one byte earlier.
+    journal = next(
+        one
+        for salt in range(10_000)
+        if (one := OurJournal(JOURNAL_ID, salt=salt).group(entry_record(7, 0, b"first"))).data[-1] == 0
+    )
+    data = flip(journal.file(), 4140)
+    for start in (0, None):
+        part = part_of(data, start)
+        (flaw,) = (*part.flaws, *part.tail)
+        assert (flaw.offset, flaw.end) == (4096, 4141)
