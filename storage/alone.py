@@ -113,5 +113,4 @@ class Alone:
         except BaseException:
             self._turnstile.end_alone()  # a Ctrl-C: whoever has come meanwhile must not wait for ever
             raise
-        if self._news.audience:
-            self._news.notify()
+        self._news.notify()

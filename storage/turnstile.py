@@ -260,39 +260,34 @@ class Signal:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self.audience = 0
-        """How many wait or listen; nobody else has to be told."""
+        self._waiting = 0
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def wait_for(self, is_there: Callable[[], bool], timeout: float | None = None) -> bool:
         """Whether it came to be so in time."""
         with self._changed:
             # Counted before it looks: whoever changes something after that sees that somebody waits.
-            self.audience += 1
+            self._waiting += 1
             try:
                 return self._changed.wait_for(is_there, timeout)
             finally:
-                self.audience -= 1
+                self._waiting -= 1
 
     def listen(self, hear: Callable[[], None]) -> None:
         """Has it called after each change, by whoever has made it; it must neither wait nor raise."""
         with self._changed:
-            self.audience += 1  # first: a Ctrl-C in between must not make it too small
             self._listeners = (*self._listeners, hear)
 
     def ignore(self, hear: Callable[[], None]) -> None:
         """Has it called no more."""
         with self._changed:
-            before, left = self._listeners, tuple(one for one in self._listeners if one != hear)
-            self._listeners = left
-            self.audience -= len(before) - len(left)
+            self._listeners = tuple(one for one in self._listeners if one != hear)
 
     def notify(self) -> None:
         """To be called after the change."""
-        listeners = self._listeners
-        for hear in listeners:
+        for hear in self._listeners:
             hear()
-        if self.audience > len(listeners):
+        if self._waiting:
             with self._changed:
                 self._changed.notify_all()
 

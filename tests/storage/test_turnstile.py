@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ctrl_c import interrupted
 
+from storage import patience as patience_module
 from storage import turnstile as turnstile_module
 from storage.patience import Patience
 from storage.turnstile import Signal, Turnstile
@@ -216,7 +217,7 @@ def test_a_ctrl_c_anywhere_on_the_way_through_leaves_the_next_caller_one() -> No
         with leader:
             assert leader.submit(passage.begin).result(10) is turn
             turn.gate = _Ending(lambda: leader.submit(passage.end, turn).result(10))  # type: ignore[assignment] # noqa: B023 - called at once
-            if not interrupted(lambda: passage.go_through(turn), number, turnstile_module):  # noqa: B023 - the same
+            if not interrupted(lambda: passage.go_through(turn), number, turnstile_module, patience_module):  # noqa: B023 - the same
                 break
             leader.submit(passage.end, turn).result(10)
         passage.open.load.append(1)
@@ -321,7 +322,7 @@ def test_a_ctrl_c_anywhere_in_a_lead_without_waiting_leaves_the_next_caller_a_wa
         done: list[int] = []
         passage: Turnstile[list[int]] = Turnstile(list, done.extend)
         passage.open.load.append(1)
-        if not interrupted(passage.lead_if_free, number, turnstile_module):
+        if not interrupted(passage.lead_if_free, number, turnstile_module, patience_module):
             break
         thread = threading.Thread(target=passage.flush, daemon=True)
         thread.start()
