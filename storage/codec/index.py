@@ -16,6 +16,7 @@ from bisect import bisect_left
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from storage.codec.cutting import cut
 from storage.outcome import Damaged, Flaw
 from storage.position import EntryLocation
 
@@ -55,16 +56,18 @@ def encode_floor(entry_id: int) -> bytes:
 
 def encode_values(entry_ids: Sequence[int], locations: Sequence[int]) -> Iterator[bytes]:
     """The values of many entries, from their packed locations; made some at a time."""
-    for start in range(0, len(entry_ids), _VALUES_AT_ONCE):
-        part = slice(start, start + _VALUES_AT_ONCE)
-        columns = array("q", entry_ids[part]), array("q", locations[part])
-        # Both columns at once: packing each value by itself costs twice as much.
-        values = array("q", bytes(VALUE_SIZE * len(columns[0])))
-        values[::2], values[1::2] = columns
-        if sys.byteorder == "little":
-            values.byteswap()
-        data = values.tobytes()
-        yield from [data[at : at + VALUE_SIZE] for at in range(0, len(data), VALUE_SIZE)]
+    starts = range(0, len(entry_ids), _VALUES_AT_ONCE)
+    parts = (slice(start, start + _VALUES_AT_ONCE) for start in starts)
+    return chain.from_iterable(_values(entry_ids[part], locations[part]) for part in parts)
+
+
+def _values(entry_ids: Sequence[int], locations: Sequence[int]) -> Sequence[bytes]:
+    # Both columns at once: packing each value by itself costs twice as much.
+    values = array("q", bytes(VALUE_SIZE * len(entry_ids)))
+    values[::2], values[1::2] = array("q", entry_ids), array("q", locations)
+    if sys.byteorder == "little":
+        values.byteswap()
+    return cut(values.tobytes(), len(entry_ids))
 
 
 split_value: Callable[[Buffer], tuple[int, int]] = _VALUE.unpack

@@ -11,7 +11,7 @@ The first length counts the bytes behind itself, the second the payload bytes of
 from __future__ import annotations
 
 import struct
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import accumulate, count, repeat
@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Protocol
 from crc32c import crc32c
 
 from storage.codec import entry as entry_codec
+from storage.codec.cutting import cut
 from storage.entry import DigestType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from storage.codec.digest import Digester
 
@@ -39,12 +40,6 @@ HEAD_FRONT_SIZE = LENGTH_SIZE + entry_codec.HEAD.size
 
 MANY = 128
 """From so many on fronts are quicker made all at once; of fewer, calls to numpy cost more than they spare."""
-
-_CUT_MAX = 1024
-"""So many pieces are cut in one call."""
-
-_CUTTERS_MAX = 32
-"""Of batches of so many sizes at once the way to cut them is remembered: at most a megabyte."""
 
 _HEAD = entry_codec.HEAD
 _LENGTH = struct.Struct(">i")
@@ -121,22 +116,6 @@ def buffers(fronts: bytes, payloads: Sequence[bytes]) -> Sequence[bytes]:
     parts[::2] = cut(fronts, count)
     parts[1::2] = payloads
     return parts
-
-
-def cut(joined: bytes, count: int) -> Sequence[bytes]:
-    """As many pieces of one size as `count` says."""
-    width = len(joined) // count
-    if count <= _CUT_MAX:
-        return _cutter(width, count)(joined)
-    size = width * _CUT_MAX
-    parts = (joined[start : start + size] for start in range(0, len(joined), size))
-    return [piece for part in parts for piece in _cutter(width, len(part) // width)(part)]
-
-
-@lru_cache(_CUTTERS_MAX)
-def _cutter(width: int, count: int) -> Callable[[bytes], tuple[bytes, ...]]:
-    # A fifth of the time that as many slices take.
-    return struct.Struct(f"{width}s" * count).unpack
 
 
 def encode_front_with(

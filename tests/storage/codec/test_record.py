@@ -103,9 +103,3 @@ def test_buffers_are_the_records_one_behind_the_other(sizes: list[int], count: i
     fronts = one_by_one(3, 2, 0, payloads)
     records = b"".join(front + payload for front, payload in zip(fronts, payloads, strict=True))
     assert b"".join(codec.buffers(b"".join(fronts), payloads)) == records
-
-
-@pytest.mark.parametrize("count", [1, 2, 1023, 1024, 1025, 2048, 2500])
-def test_what_is_cut_is_the_same_when_it_is_joined(count: int) -> None:
-    pieces = [at.to_bytes(3, "big") for at in range(count)]
-    assert list(codec.cut(b"".join(pieces), count)) == pieces
