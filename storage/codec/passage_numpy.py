@@ -32,7 +32,7 @@ _FEW = 16
 _RUN_MIN = 4
 """Entries of one size that follow each other are cut at once, unless there are fewer together than that."""
 
-_CUT_SIZE = 64 << 10
+_CUT_SIZE = 256 << 10
 """And no more bytes than these: what is used soon after is still in the processor's caches then."""
 
 
