@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow crash crash-quick crash-sim mutants mutation-score audit-demo interop lint types architecture check bench bench-quick bench-syncs bench-functions bench-audit bench-startup wheel-test clean
+.PHONY: help setup demo java test test-slow crash crash-quick crash-sim mutants mutation-score audit-demo interop lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-startup wheel-test clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -75,6 +75,9 @@ bench-quick: setup ## the same, to see where it stands; writes nothing (three mi
 
 bench-syncs: setup ## count the syncs of everybody: one for each acknowledged add or batch
 	$(BIN)/python bench/store.py --check-syncs
+
+bench-where: setup ## where the time of an add goes, and what the slowest adds wait for (two minutes)
+	$(BIN)/python bench/where.py $(BENCH)
 
 bench-functions: setup ## time the hot functions
 	$(BIN)/pytest -q bench --benchmark-enable --benchmark-only --benchmark-columns=median,stddev,ops

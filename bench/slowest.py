@@ -1,0 +1,71 @@
+"""The slowest batches beside checkpoints, filling and rolls, and what they have met."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from our_store import Ours
+from timing import Limit
+from watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from watch import Span
+
+_KIB = 1 << 10
+_LEDGERS = 100
+_SLOWEST = 1000
+_US = 1000.0
+_SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+_clock = time.perf_counter_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """One of the slowest batches, in microseconds."""
+
+    whole: float
+    own_sync: float
+    beside: dict[str, float]
+    """What others did meanwhile."""
+
+
+def slowest(place: Path, count: int) -> tuple[dict[str, float], list[Slow]]:
+    """Batches of 64 beside checkpoints, filling and rolls: how long they take, and what the slowest meet."""
+    place.mkdir()
+    work = {"size": _KIB, "batch": 64, "ledgers": _LEDGERS}
+    ours = Ours(place, "default", 0, **work)
+    ours.run(Limit(60, count // 10))
+    add, calls = ours.writer(0), []
+    with Watch() as watch:
+        for _ in range(count):
+            start = _clock()
+            add()
+            calls.append((start, _clock()))
+    ours.close()
+    took = sorted(end - start for start, end in calls)
+    told = {name: took[int(share * len(took))] / _US for name, share in _SHARES.items()}
+    worst = sorted(calls, key=lambda call: call[0] - call[1])[: max(1, len(calls) // _SLOWEST)]
+    return told, [_met(call, watch.spans, threading.get_ident()) for call in worst]
+
+
+def _met(call: tuple[int, int], spans: Sequence[Span], writer: int) -> Slow:
+    start, end = call
+    own, beside = 0.0, dict[str, float]()
+    # In the order in which they ended.
+    for span in spans[bisect_left(spans, start, key=lambda one: one.end) :]:
+        shared = (min(end, span.end) - max(start, span.start)) / _US
+        if shared <= 0:
+            continue
+        if span.thread != writer:
+            what = span.what.replace("journal", "next journal")
+            beside[what] = beside.get(what, 0.0) + shared
+        elif span.what.startswith("sync"):
+            own += shared
+    return Slow((end - start) / _US, own, beside)
