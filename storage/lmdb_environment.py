@@ -209,12 +209,6 @@ class LmdbEnvironment:
         """Whether other processes see its readers: of one that is viewed, whether a writer has it open."""
         return bool(self._environment.flags()["lock"])
 
-    def copy(self, path: os.PathLike[str]) -> None:
-        """Copies what the last commit has left into an empty directory. Nothing of it is durable."""
-        with self._inside():
-            # As it is: LMDB 0.9 dies when it leaves out the free pages of many values of one key.
-            self._environment.copy(str(path), compact=False)
-
     @contextmanager
     def _inside(self) -> Iterator[None]:
         """While it lasts the map stays where it is, and the environment open."""

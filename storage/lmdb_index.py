@@ -36,7 +36,7 @@ from storage.lmdb_environment import (
 from storage.lmdb_leaves import DATA as _DATA
 from storage.outcome import Damaged, Flaw
 from storage.page_sums import PageSums
-from storage.posix_files import PosixDirectory, open_file
+from storage.posix_files import PosixDirectory
 
 if TYPE_CHECKING:
     import os
@@ -137,7 +137,7 @@ class LmdbPlace:
 
 
 def open_copy(path: str | os.PathLike[str], map_size: int = 64 << 30) -> LmdbIndex | Damaged:
-    """What `LmdbIndex.copy` has made in that directory, for reading only. Verifies none of its pages."""
+    """A copy that lies still in that directory, for reading only. Verifies none of its pages."""
     environment = _checked(view_environment(Path(path), map_size))
     if isinstance(environment, Damaged):
         return environment
@@ -339,15 +339,6 @@ class LmdbIndex:
     def is_beside_a_writer(self) -> bool:
         """Of one that is viewed: whether another process has it open for writing."""
         return self._environment.is_locked
-
-    def copy(self, path: os.PathLike[str]) -> bool:
-        """Copies it into an empty directory, where it lies still. `False`: not to be used, but to be made
-        again, since a writer has come who did not know of the reading."""
-        self._environment.copy(path)
-        if self.is_beside_a_writer:
-            return True
-        with self._inner.open(_DATA) as data, open_file(Path(path) / _DATA) as copied:
-            return page_sums.read_head(data) == page_sums.read_head(copied)
 
     def sync(self) -> None:
         self._environment.sync()
