@@ -2,7 +2,7 @@
 
 Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps it so:
 
-    words      entry, row, access, position, outcome, errors, filenames, index_state, latch, report;
+    words      entry, row, access, position, outcome, errors, filenames, index_state, latch, patience, report;
                config, with bookkeeper_conf and properties: a bookie's settings
     codec/     bytes to words and back, pure; one module for each format
     ports      files, index: what we ask of the outside, with the durability of each verb;
@@ -17,7 +17,7 @@ Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps 
                ledger_rows, cookie
     movers     commit (with grouping, entrance, alone and adding), warden, registry, checkpoint, reading,
                scanning, chores: where the order stands
-    door       store, ledger, bookie, parts; aio: the same, awaited
+    door       store, ledger, bookie, with request and presence, parts; aio: the same, awaited
 
 It never looks at `recovery`.
 """

@@ -15,8 +15,9 @@ from storage.codec.digest import DigestCheck, Digester
 from storage.codec.survey import lac_digest_type, told_digest_type
 from storage.entry import NO_ENTRY, DigestType
 from storage.errors import DigestMismatch, DiskFull, EntryTooLarge, InvalidEntry, NoSuchLedger
-from storage.ledger import check_id, exists, missing, waited_for
 from storage.outcome import Damaged
+from storage.presence import exists, missing, waited_for
+from storage.request import check_id
 from storage.warden import confirmed_by
 
 if TYPE_CHECKING:

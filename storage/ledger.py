@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, cast
 
-from storage.access import Access
 from storage.codec import entry as entry_codec
 from storage.codec import record as record_codec
-from storage.codec.digest import Digester, mac_key, master_key
+from storage.codec.digest import Digester
 from storage.entry import ID_MAX, NO_ENTRY, DigestType, Entry
 from storage.errors import (
     AnswerUnknown,
     DigestDiffers,
     DigestUnknown,
-    EntryTooLarge,
     EntryUnreadable,
     ForkedStore,
-    InvalidEntry,
     NoSuchEntry,
     NoSuchLedger,
     StoreClosed,
     Unauthorized,
 )
+from storage.presence import exists, missing, waited_for
+from storage.request import OVERHEAD_MAX, check_id, checked_payload, overhead
 from storage.tail import EMPTY
 from storage.warden import confirmed_by
 
@@ -31,17 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
+    from storage.access import Access
     from storage.codec.passage import Passage
-    from storage.config import StoreConfig
     from storage.parts import Parts
+    from storage.request import Payload
     from storage.tail import Tail
-
-    Payload = bytes | bytearray | memoryview
 
 
 _CRC32C_TYPE = DigestType.CRC32C  # looked up once: for an enum's member that costs as much as a call
 _CRC32C = Digester(_CRC32C_TYPE)
-_OVERHEAD_MAX = entry_codec.HEAD.size + max(digest_type.width for digest_type in DigestType)
 
 
 class Ledger:
@@ -80,7 +77,7 @@ class Ledger:
         self._plain, self._logged = parts.reading.plain, parts.reading.logged
         self._is_plain = access.digest_type in (None, DigestType.CRC32C)
         """Whether its caller has asked for no other digest type than nearly every ledger has."""
-        self._small = parts.config.entry_size_max - _OVERHEAD_MAX
+        self._small = parts.config.entry_size_max - OVERHEAD_MAX
         """A payload up to here is never too large, however its entry is protected."""
 
     def __repr__(self) -> str:
@@ -366,63 +363,3 @@ class Ledger:
         Comes back at once where it cannot pass any more: the ledger is fenced, or the store closed or failed.
         """
         return waited_for(self._parts, self.id, lambda: self.last_add_confirmed, beyond, timeout_s)
-
-
-def waited_for(
-    parts: Parts, ledger_id: int, confirmed: Callable[[], int], beyond: int, timeout_s: float | None
-) -> int:
-    """What is confirmed when that is beyond, or when there is nothing to wait for any more."""
-
-    def is_there() -> bool:
-        if parts.latch.has_ended or parts.registry.of(ledger_id).fenced:
-            return True
-        return confirmed() > beyond
-
-    parts.committer.news.wait_for(is_there, timeout_s)
-    return confirmed()
-
-
-def exists(parts: Parts, ledger_id: int) -> bool:
-    """Whether there is such a ledger, with what is durable alone."""
-    return parts.tails.of(ledger_id).end != EMPTY or parts.registry.of(ledger_id).makes_a_ledger
-
-
-def missing(parts: Parts, ledger_id: int, entry_id: int | None = None) -> NoReturn:
-    """Raises what is true of something that was not found."""
-    if parts.registry.may_lack(ledger_id):
-        raise AnswerUnknown(ledger_id, entry_id)
-    if entry_id is None or not exists(parts, ledger_id):
-        raise NoSuchLedger(ledger_id)
-    raise NoSuchEntry(ledger_id, entry_id)
-
-
-def access_of(password: bytes, digest_type: DigestType | None) -> Access:
-    """What a caller with that password shows."""
-    # One for all who show nothing: who is admitted is told by identity.
-    return _NOTHING if not password and digest_type is None else _access(password, digest_type)
-
-
-def _access(password: bytes, digest_type: DigestType | None) -> Access:
-    return Access(master_key(password), digest_type, mac_key(password))
-
-
-_NOTHING = _access(b"", None)
-
-
-def overhead(digest_type: DigestType) -> int:
-    """What an entry takes beside its payload."""
-    return entry_codec.HEAD.size + digest_type.width
-
-
-def checked_payload(payload: Payload, config: StoreConfig, overhead_size: int) -> bytes:
-    """The payload as bytes that nobody can change any more; raises if there are too many of them."""
-    data = payload if type(payload) is bytes else bytes(memoryview(payload))
-    size = overhead_size + len(data)
-    if size > config.entry_size_max:
-        raise EntryTooLarge(size, config.entry_size_max)
-    return data
-
-
-def check_id(what: str, number: int) -> None:
-    if not 0 <= number <= ID_MAX:
-        raise InvalidEntry(f"{what} id {number} is not between 0 and 2^63 - 1")

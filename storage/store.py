@@ -15,7 +15,8 @@ from storage.bookie import Bookie
 from storage.chores import Delayed, Filling, Sealing
 from storage.entry import DigestType
 from storage.errors import DiskFull
-from storage.ledger import Ledger, access_of, checked_payload, overhead
+from storage.ledger import Ledger
+from storage.request import access_of, checked_payload, overhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable

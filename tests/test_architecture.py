@@ -77,7 +77,7 @@ MOVERS = {
     "scanning",
     "warden",
 }
-DOOR = {"aio", "bookie", "ledger", "parts", "store"}
+DOOR = {"aio", "bookie", "ledger", "parts", "presence", "request", "store"}
 
 # Lower may not see higher. Parts never see each other, except a part's own second half.
 MAY_SEE = {

@@ -13,7 +13,7 @@ from storage.codec import record as record_codec
 from storage.entries import Entries
 from storage.entry import ID_MAX
 from storage.errors import ForkedStore, NoSuchEntry, NoSuchLedger, StoreClosed
-from storage.ledger import check_id
+from storage.request import check_id
 from storage.warden import confirmed_by
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from storage.aio.home import Home
     from storage.codec.passage import Passage
     from storage.entry import DigestType, Entry
-    from storage.ledger import Ledger, Payload
+    from storage.ledger import Ledger
     from storage.memtable import Tables
+    from storage.request import Payload
     from storage.row import LedgerRow
     from storage.tail import LedgerEnd, Tail
 

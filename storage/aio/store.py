@@ -10,7 +10,7 @@ from storage.aio.calls import Calls
 from storage.aio.home import Home
 from storage.aio.ledger import AsyncLedger
 from storage.errors import ForkedStore
-from storage.ledger import access_of
+from storage.request import access_of
 from storage.store import checked_entry
 from storage.worker import ThreadWorker, begin_thread
 

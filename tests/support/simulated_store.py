@@ -42,8 +42,8 @@ from storage.config import StoreConfig
 from storage.entry import DigestType, Entry
 from storage.errors import DiskFull, LedgerFenced, StoreError, StoreFailed
 from storage.grouping import Deletion
-from storage.ledger import access_of
 from storage.outcome import Damaged
+from storage.request import access_of
 from storage.warden import confirmation_of, deletion_of, fence_of
 
 if TYPE_CHECKING:
