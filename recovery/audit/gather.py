@@ -88,6 +88,7 @@ class Gathered:
             runs=whole.runs,
             records=whole.records,
             size=whole.size + sum(part.size for part in behind),
+            reach=whole.exit,
             flaws=whole.flaws,
             maps=(*whole.maps, *chain.from_iterable(part.maps for part in behind)),
             stop=whole.stop,

@@ -44,8 +44,8 @@ class DigestWalk:
         """Whether a record begins, or the data ends, where the scan began; `None`: all around is damaged."""
         self._reader = reader
         self._file = file
+        self._scan = scan
         self._mark = scan.start
-        self._scan_is_a_bookie_s = scan.owner is Owner.BOOKIE
         self._taken = taken
         self._framing = Framing(reader, taken.verifier, reader.size)
         self._is_lost = False
@@ -82,6 +82,8 @@ class DigestWalk:
         """What is larger than a chunk, goes on behind the mark, or is no record at all."""
         item = self._framing.item(at)
         match item:
+            case StoredRecord() | StoredPadding() if self._hides_the_mark(item):
+                return self._lost(Damaged(at, Flaw.INNER_LENGTH, "it goes on behind the mark"))
             case StoredRecord() | StoredPadding():
                 if item.end > limit and self._is_sound(item):
                     self.is_boundary = False
@@ -95,6 +97,17 @@ class DigestWalk:
                     self.is_boundary = False
                 return None
         return self._lost(item)
+
+    def _hides_the_mark(self, item: StoredRecord | StoredPadding) -> bool:
+        """Whether the length of what goes on behind the mark is wrong, and not the mark.
+
+        Nothing proves it, and where the mark is something sound begins.
+        """
+        is_across = item.offset < self._mark < item.end
+        if not is_across or self._scan.end <= self._mark or self._framing.proves(item.offset):
+            return False
+        # Where nothing is padded any bytes are soon framed as something.
+        return self._reader.framing.pads or self._framing.proves(self._mark)
 
     def _is_sound(self, item: StoredRecord | StoredPadding) -> bool:
         if isinstance(item, StoredPadding) or not isinstance(item.record, codec.EntryRecord):
@@ -130,7 +143,7 @@ class DigestWalk:
 
     def _pass(self, chunk: Chunk) -> int:
         """Takes what is sound of it; answers where the walk goes on."""
-        swollen = _filled_padding(chunk) if self._scan_is_a_bookie_s else None
+        swollen = _filled_padding(chunk) if self._scan.owner is Owner.BOOKIE else None
         judged, digests = self._judge(chunk)
         doubtful = judged.doubtful + [index for some in judged.unverified.values() for index in some.tolist()]
         index_of = {int(chunk.numbers[index]): index for index in doubtful}

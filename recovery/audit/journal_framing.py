@@ -159,10 +159,21 @@ class Framing:
 
     def _goes_on_behind(self, item: StoredRecord) -> bool:
         """Whether the framing holds behind it, be the next records damaged too."""
+        if self._ends_in_padding(item):
+            return False
         if not isinstance(self.item(item.end), EndOfData):
             return self._goes_on_at(item.end)
         # Zeros follow any length that is too large: what was whole inside of it shows that it is.
         return find_record(self._reader.window, item.offset + 1, self.proves, item.end) is None
+
+    def _ends_in_padding(self, item: StoredRecord) -> bool:
+        """Whether its length has grown over the word that padding begins with.
+
+        The length of the padding would pass for that of another record.
+        """
+        edge = item.end - LENGTH_WORD_SIZE
+        word = self._reader.window.view(edge, LENGTH_WORD_SIZE)
+        return word == codec.PADDING_WORD and self._is_entry(item.offset, edge)
 
     def _goes_on_at(self, place: int) -> bool:
         for _ in range(_HOPS_MAX):

@@ -47,6 +47,8 @@ class LogFacts:
     runs: Runs = field(default_factory=no_runs)
     records: int = 0
     size: int = 0
+    reach: int = 0
+    """Behind the last record that begins in front of its durable end: just there, unless a size is wrong."""
     flaws: tuple[FlawAt, ...] = ()
     maps: tuple[MapRecord, ...] = ()
     stop: Stop | None = None

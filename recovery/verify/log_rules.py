@@ -181,11 +181,24 @@ def _of_known_end(log: LogFacts, limit: int) -> Iterator[Finding]:
         return
     stop = log.stop
     if stop is None or stop.offset >= limit:
+        yield from _of_reach(log, limit)
         return
     why = "zeros" if isinstance(stop, EndOfData) else stop.flaw.value
     detail = f"{why}; it was written up to {limit}"
     yield KINDS["ELG-004"].at(
         file=_name(log), offset=stop.offset, end=limit, count=limit - stop.offset, detail=detail
+    )
+
+
+def _of_reach(log: LogFacts, limit: int) -> Iterator[Finding]:
+    """What begins in front of the end also ends there: where nothing proves the last record, only this tells
+    that its size has grown, over no more than the filler behind it."""
+    told = max((flaw.end for flaw in log.flaws if flaw.kind is not FlawKind.CONFIRMED), default=0)
+    if max(limit, told) >= log.reach:
+        return
+    detail = f"the last record goes on up to here: its size is wrong; it was written up to {limit}"
+    yield KINDS["ELG-004"].at(
+        file=_name(log), offset=limit, end=log.reach, count=log.reach - limit, detail=detail
     )
 
 

@@ -117,8 +117,6 @@ class Chart:
     """What the index of ours holds: for each ledger its entries' packed places."""
     deleted: frozenset[int] = frozenset()
     """Ledgers that were deleted, be it that there is another one of that id now."""
-    types: Mapping[int, DigestType] = field(default_factory=dict)
-    """How ledgers are protected now, where their rows say it."""
 
     @property
     def ledgers(self) -> Path:
@@ -165,15 +163,8 @@ class Chart:
         return record.ledger_id in self.deleted and not self.counts(log, record)
 
     def is_forgotten(self, log: LogChart, record: Record) -> bool:
-        """Whether it is dead, and nobody could tell whether it is what was written.
-
-        It proves nothing by itself; or the ledger that has its id now has no digest, or a MAC without its
-        password: how the one before was protected nothing says any more.
-        """
-        now = self.types.get(record.ledger_id)
-        has_password = record.ledger_id in self.passwords or self.password is not None
-        is_hidden = now is DigestType.DUMMY or (now is DigestType.MAC and not has_password)
-        return self.is_dead(log, record) and (record.digest is None or is_hidden)
+        """Whether it is dead, and nobody could tell whether it is what was written: nothing proves it."""
+        return self.is_dead(log, record) and record.digest is None
 
     @cached_property
     def unproven(self) -> frozenset[int]:
@@ -206,6 +197,8 @@ def chart_of(
     is_ours = state is not None and mark is not None and mark.trailer is not None
     state = state or IndexState()
     prover = _Prover(known, password)
+    deleted = frozenset(row.ledger_id for row in rows if row.tombstone is not None)
+    hidden = deleted & {row.ledger_id for row in rows if prover.is_blind_to(row)}
     return Chart(
         root=root,
         is_ours=is_ours,
@@ -213,14 +206,15 @@ def chart_of(
         password=password,
         mark=mark,
         state=state,
-        logs=tuple(_log(ledgers, log_id, state, prover) for log_id in _ids(ledgers, FileKind.ENTRY_LOG)),
+        logs=tuple(
+            _log(ledgers, log_id, state, prover, hidden) for log_id in _ids(ledgers, FileKind.ENTRY_LOG)
+        ),
         journals=tuple(
             journal_chart(journals, journal_id, prover.proves)
             for journal_id in _ids(journals, FileKind.JOURNAL)
         ),
         places=places,
-        deleted=frozenset(row.ledger_id for row in rows if row.tombstone is not None),
-        types={row.ledger_id: row.digest_type for row in rows if row.digest_type is not None},
+        deleted=deleted,
     )
 
 
@@ -251,6 +245,15 @@ class _Prover:
         self._passwords = passwords
         self._password = password
 
+    def is_blind_to(self, row: LedgerRow) -> bool:
+        """Whether the ledger has no digest now, or a MAC without its password.
+
+        How a deleted one of its id was protected nothing says any more. To a reader no digest proves what
+        that has left, nor that records go on there behind other damage.
+        """
+        has_password = row.ledger_id in self._passwords or self._password is not None
+        return row.digest_type is DigestType.DUMMY or (row.digest_type is DigestType.MAC and not has_password)
+
     def proves(self, data: bytes) -> DigestType | None:
         if len(data) < entry_codec.HEAD.size:
             return None
@@ -264,7 +267,7 @@ class _Prover:
         return None
 
 
-def _log(ledgers: Path, log_id: int, state: IndexState, prover: _Prover) -> LogChart:
+def _log(ledgers: Path, log_id: int, state: IndexState, prover: _Prover, hidden: frozenset[int]) -> LogChart:
     data = (ledgers / filenames.entry_log(log_id)).read_bytes()
     header = log_codec.decode_header(data[: log_codec.HEADER_SIZE])
     is_ours = isinstance(header, log_codec.Header) and header.origin is not None
@@ -272,7 +275,7 @@ def _log(ledgers: Path, log_id: int, state: IndexState, prover: _Prover) -> LogC
     return LogChart(
         log_id,
         len(data),
-        tuple(_records(data, prover)),
+        tuple(_records(data, prover, hidden)),
         state.log_ends.get(log_id, len(data)),
         is_ours,
         isinstance(header, log_codec.Header) and header.map_offset > 0,
@@ -280,13 +283,14 @@ def _log(ledgers: Path, log_id: int, state: IndexState, prover: _Prover) -> LogC
     )
 
 
-def _records(data: bytes, prover: _Prover) -> Iterator[Record]:
+def _records(data: bytes, prover: _Prover, hidden: frozenset[int]) -> Iterator[Record]:
     at = log_codec.HEADER_SIZE
     while at + _PREFIX.size <= len(data):
         size, ledger_id, entry_id = _PREFIX.unpack_from(data, at)
         end = at + 4 + size
         if size <= 0 or end > len(data):
             return
-        digest = prover.proves(data[at + 4 : end]) if ledger_id >= 0 else None
+        is_provable = ledger_id >= 0 and ledger_id not in hidden
+        digest = prover.proves(data[at + 4 : end]) if is_provable else None
         yield Record(at, end, ledger_id, entry_id, digest)
         at = end

@@ -228,6 +228,14 @@ def test_a_length_that_has_grown_up_to_the_end_of_other_entries_hides_none_of_th
     assert [(flaw.offset, flaw.end, flaw.entry_id) for flaw in part.flaws] == [(second.start, second.end, 1)]
 
 
+def test_a_length_that_has_grown_over_the_first_word_of_padding_is_that_entry_s_alone() -> None:
+    journal = OurJournal(JOURNAL_ID).group(entry_record(1, 0)).group(entry_record(1, 1)).file()
+    entry = next(item for item in items(journal) if item.is_entry)
+    grown = struct.pack(">i", entry.end - entry.start)
+    part = part_of(change(journal, entry.start, grown), 0)
+    assert [(flaw.offset, flaw.end, flaw.entry_id) for flaw in part.flaws] == [(entry.start, entry.end, 0)]
+
+
 def test_two_damaged_records_of_a_group_are_two() -> None:
     journal = OurJournal(JOURNAL_ID, alignment=512)
     journal.group(*(entry_record(1, one, b"x" * 100) for one in range(6))).group(entry_record(1, 6))
@@ -383,6 +391,22 @@ def test_a_zeroed_block_of_a_bookie_s_journal_is_named() -> None:
             assert any(flaw.offset < item.end and item.start < flaw.end for flaw in part.flaws), (start, item)
         if hit:
             assert part.flaws[0].offset == hit[0].start
+
+
+@pytest.mark.parametrize("more", [20, 600, 1300])
+def test_what_has_grown_over_the_mark_is_wrong_and_the_mark_is_not(more: int) -> None:
+    unproven, journal = Client(4, DigestType.DUMMY), BookieJournal(JOURNAL_ID)
+    for number in range(4):
+        journal.flush(codec.encode_record(unproven.entry(number, bytes(100))))
+    mark = journal.ends[-1]
+    for number in range(4):
+        journal.flush(entry_record(1, number, bytes(range(200))))
+    last = [item for item in items(journal.file()) if item.is_entry and item.start < mark][-1]
+    grown = struct.pack(">i", mark + more - last.start - LENGTH_WORD_SIZE)
+    part = part_of(change(journal.file(), last.start, grown), mark, BOOKIE)
+    assert hits(part.flaws) == [(last.start, mark)]
+    assert part.marked_at_record is True
+    assert ids(part.behind) == [(1, number) for number in range(4)]
 
 
 def test_padding_of_a_bookie_s_journal_whose_length_has_grown_hides_nothing() -> None:
