@@ -157,7 +157,8 @@ class Block:
         widths = np.array([0 if kind is None else kind.width for kind in kinds])[inverse]
         found = np.zeros(len(self), dtype=np.uint64)
         for width, size in ((_WORD, _WORD), (_WIDE, _WIDE), (DigestType.MAC.width, _WIDE)):
-            (of_it,) = (widths == width).nonzero()
+            # One that is too short for its digest may be the last of all: behind it nothing can be read.
+            (of_it,) = ((widths == width) & (sizes >= width)).nonzero()
             found[of_it] = self._items(size)[begins[of_it]].view(f">u{size}")
         for index in ((widths == 0) | (sizes < widths)).nonzero()[0].tolist():
             found[index] = crc32c(self.body(index))
