@@ -32,6 +32,8 @@ class Slow:
 
     whole: float
     own_sync: float
+    rolling: float
+    """Of a batch that goes on into the next journal: names, and what makes them durable."""
     beside: dict[str, float]
     """What others did meanwhile."""
 
@@ -57,7 +59,7 @@ def slowest(place: Path, count: int) -> tuple[dict[str, float], list[Slow]]:
 
 def _met(call: tuple[int, int], spans: Sequence[Span], writer: int) -> Slow:
     start, end = call
-    own, beside = 0.0, dict[str, float]()
+    own, rolling, beside = 0.0, 0.0, dict[str, float]()
     # In the order in which they ended.
     for span in spans[bisect_left(spans, start, key=lambda one: one.end) :]:
         shared = (min(end, span.end) - max(start, span.start)) / _US
@@ -66,6 +68,8 @@ def _met(call: tuple[int, int], spans: Sequence[Span], writer: int) -> Slow:
         if span.thread != writer:
             what = span.what.replace("journal", "next journal")
             beside[what] = beside.get(what, 0.0) + shared
-        elif span.what.startswith("sync"):
+        elif span.what == "sync journal":
             own += shared
-    return Slow((end - start) / _US, own, beside)
+        elif span.what != "write journal":
+            rolling += shared
+    return Slow((end - start) / _US, own, rolling, beside)

@@ -1,18 +1,23 @@
-"""Watching the files of our store: every write and every sync, of whichever thread."""
+"""Watching the files of our store: every write, sync and rename, of whichever thread."""
 
 from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storage.posix_files import PosixWriteFile
+from storage.posix_files import PosixDirectory, PosixWriteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
 _US = 1000.0
+_WATCHED = {
+    PosixWriteFile: {"write": "write", "zero_fill": "fill", "sync": "sync"},
+    PosixDirectory: {"sync": "sync", "rename": "rename"},
+}
 _clock = time.perf_counter_ns
 
 
@@ -26,37 +31,41 @@ class Span(NamedTuple):
 
 
 class Watch:
-    """Notes every write and sync of a file while it is in use."""
+    """Notes such calls while it is in use."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self._before: list[Callable[[], None]] = []
 
     def __enter__(self) -> Watch:
-        self._write, self._sync = PosixWriteFile.write, PosixWriteFile.sync
-        write, sync, say = self._write, self._sync, self.spans.append
-
-        def noted_write(file: PosixWriteFile, offset: int, buffers: Sequence[bytes]) -> None:
-            start = _clock()
-            write(file, offset, buffers)
-            say(Span(f"write {_kind(file)}", threading.get_ident(), start, _clock()))
-
-        def noted_sync(file: PosixWriteFile) -> None:
-            start = _clock()
-            sync(file)
-            say(Span(f"sync {_kind(file)}", threading.get_ident(), start, _clock()))
-
-        PosixWriteFile.write, PosixWriteFile.sync = noted_write, noted_sync  # type: ignore[method-assign, assignment]
+        for kind, verbs in _WATCHED.items():
+            for name, verb in verbs.items():
+                self._watch(kind, name, verb)
         return self
 
+    def _watch(self, kind: type, name: str, verb: str) -> None:
+        act, say = getattr(kind, name), self.spans.append
+
+        def noted(one: Any, *arguments: object) -> None:
+            start = _clock()
+            act(one, *arguments)
+            say(Span(f"{verb} {_kind(one)}", threading.get_ident(), start, _clock()))
+
+        self._before.append(partial(setattr, kind, name, act))
+        setattr(kind, name, noted)
+
     def __exit__(self, *_: object) -> None:
-        PosixWriteFile.write, PosixWriteFile.sync = self._write, self._sync  # type: ignore[method-assign]
+        for put_back in self._before:
+            put_back()
 
     def microseconds(self, what: str) -> float:
         """What the calls of that kind took together, in whichever thread."""
         return sum(one.end - one.start for one in self.spans if one.what == what) / _US
 
 
-def _kind(file: PosixWriteFile) -> str:
+def _kind(one: PosixWriteFile | PosixDirectory) -> str:
     """Of a file by its name, which a journal keeps from before it had its own."""
-    name = Path(file.name).name
+    if isinstance(one, PosixDirectory):
+        return "directory"
+    name = Path(one.name).name
     return "journal" if ".txn" in name else "entry log" if ".log" in name else "other"

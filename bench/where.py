@@ -68,12 +68,13 @@ def _show_slowest(console: Console, told: dict[str, float], found: Sequence[Slow
     words = ", ".join(f"{name} {value:,.0f} µs" for name, value in told.items())
     console.print(f"batches of 64 beside checkpoints: {words}, {told['p99.9'] / told['p50']:.1f} × p50")
     table = Table(title="the slowest thousandth, in microseconds", title_justify="left")
-    for name in ("batch", "its own sync", "meanwhile in other threads"):
+    for name in ("batch", "its own sync", "rolling", "meanwhile in other threads"):
         table.add_column(name, justify="left" if name.startswith("mean") else "right")
     for one in found:
         most = sorted(one.beside.items(), key=lambda item: -item[1])[:_HEAD]
         beside = ", ".join(f"{what} {value:,.0f}" for what, value in most)
-        table.add_row(f"{one.whole:,.0f}", f"{one.own_sync:,.0f}", beside or "nothing of ours")
+        own = (one.whole, one.own_sync, one.rolling)
+        table.add_row(*(f"{value:,.0f}" for value in own), beside or "nothing of ours")
     console.print(table)
 
 
