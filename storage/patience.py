@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SLOW_S = 0.004
-"""A passing that takes longer is slow. Sixty-four threads take half of that on a machine at rest."""
+SLOW_S = 0.002
+"""Who takes longer to follow the one before is slow; on a machine at rest it is some ten microseconds."""
 
 _HURRY_MIN = 8
 _HURRY_MAX = 1024
@@ -24,24 +24,24 @@ class Patience:
     """Whether a turn waits for those before it. Whoever calls has the turnstile's lock."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
-        self._clock = clock
+        self.now = clock
         self._hurry = 0
         """Turns that are still to wait for nobody."""
         self._next_hurry = _HURRY_MIN
 
-    def begin(self) -> float:
+    def turn_over(self) -> float:
         """A turn is over, and those who were in it begin to pass; when that was."""
         if self._hurry:
             self._hurry -= 1
         else:
             self._next_hurry = max(_HURRY_MIN, self._next_hurry // 2)
-        return self._clock()
+        return self.now()
 
-    def has_ended(self, began: float) -> bool:
-        """Whether nobody waits any longer for those who began to pass then."""
+    def has_ended(self, seconds: float) -> bool:
+        """Whether nobody is waited for any longer, when the next one has taken that long to pass."""
         if self._hurry:
             return True
-        if self._clock() - began <= SLOW_S:
+        if seconds <= SLOW_S:
             return False
         self._hurry, self._next_hurry = self._next_hurry, min(4 * self._next_hurry, _HURRY_MAX)
         return True

@@ -39,7 +39,7 @@ class Turn(Generic[Load]):
         "leader",
         "load",
         "needs_leader",
-        "over_at",
+        "passed_at",
         "waiting",
     )
 
@@ -48,7 +48,8 @@ class Turn(Generic[Load]):
         self.error: BaseException | None = None
         self.is_begun = False
         self.is_over = False
-        self.over_at = 0.0
+        self.passed_at = 0.0
+        """When somebody has last passed the gate, or it was opened."""
         self.leader: int | None = None
         """The thread that has claimed it."""
         self.needs_leader = False
@@ -122,7 +123,7 @@ class Turnstile(Generic[Load]):
         with self.lock:
             # Once, however often an interrupted leader comes back: by then another may be leading.
             if not turn.is_over:
-                turn.over_at = self._patience.begin()
+                turn.passed_at = self._patience.turn_over()
                 turn.error = error
                 turn.is_over = True
         self._pass(turn)
@@ -130,7 +131,8 @@ class Turnstile(Generic[Load]):
 
     def _pass(self, turn: Turn[Load]) -> None:
         """The caller leaves a turn that is over. Behind the last, one of those in the next turn leads it."""
-        is_slow = self._patience.has_ended(turn.over_at)
+        now = self._patience.now()
+        is_slow, turn.passed_at = self._patience.has_ended(now - turn.passed_at), now
         turn.waiting.discard(threading.get_ident())
         if turn.waiting and not is_slow:
             turn.let_one_through()

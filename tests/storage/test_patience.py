@@ -18,10 +18,10 @@ class Clock:
 
 
 def passing(patience: Patience, clock: Clock, seconds: float) -> bool:
-    """Whether nobody waited for the last one of a turn who took so long to pass."""
-    began = patience.begin()
+    """Whether nobody waited any longer, as one of a turn had taken so long to pass."""
+    began = patience.turn_over()
     clock.now += seconds
-    return patience.has_ended(began)
+    return patience.has_ended(patience.now() - began)
 
 
 def test_who_passes_quickly_is_waited_for() -> None:
@@ -38,16 +38,12 @@ def test_who_is_slow_is_waited_for_no_longer_and_the_next_ones_not_at_all() -> N
 
 
 def test_where_all_are_slow_it_waits_ever_more_rarely() -> None:
-    clock = Clock()
-    patience = Patience(clock)
+    patience = Patience()
     waits = 0
     for _ in range(10_000):
-        began = patience.begin()
-        waits += not patience.has_ended(
-            began
-        )  # as soon as it begins: it does not yet know that they are slow
-        clock.now += 2 * SLOW_S
-        patience.has_ended(began)
+        patience.turn_over()
+        waits += not patience.has_ended(0)  # at once: it does not yet know that they are slow
+        patience.has_ended(2 * SLOW_S)
     assert 5 < waits < 25
 
 
