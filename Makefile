@@ -28,7 +28,7 @@ PYTEST := $(BIN)/pytest -n auto --dist loadgroup
 java: setup ## see that there is a Java 17 for the tests on Spark; installs one where that may be done
 	@$(BIN)/python tests/support/provide_java.py || true
 
-test: java ## run the tests (two minutes)
+test: java ## run the tests (seven minutes)
 	$(PYTEST)
 
 test-slow: java ## run the tests that take minutes: a hundred thousand mutated files, a cluster of Spark's
@@ -88,14 +88,20 @@ bench-audit: setup ## the audit's kernel against C and a loop in Python: entry l
 bench-startup: setup ## time `import storage` and `ledgerstore --help` against bare Python
 	$(BIN)/python bench/startup.py
 
-wheel-test: setup ## build the wheel, install it alone, and run the tests against it
+# What can differ between a checkout and what is installed of it: entry points, files beside the code, what is
+# shipped to Spark's workers, and every import. All the rest has been tested before.
+OF_THE_PACKAGE := tests/test_store.py tests/test_startup.py tests/docs tests/recovery/shell tests/recovery/page \
+	tests/recovery/crashlab tests/recovery/audit/spark
+
+wheel-test: setup ## build the wheel, install it alone, and run against it what a package can get wrong
 	rm -rf build dist .wheel-test
 	$(BIN)/python -m build --quiet --wheel
 	$(PYTHON) -m venv .wheel-test
 	.wheel-test/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		"$$(echo dist/*.whl)[audit]" pytest pytest-benchmark pytest-xdist hypothesis
 	.wheel-test/bin/python -P -c 'import storage, sys; sys.exit(".wheel-test" not in storage.__file__)'
-	.wheel-test/bin/python -P -m pytest -q -n auto --dist loadgroup -p no:cacheprovider
+	.wheel-test/bin/python -P tests/support/import_all.py storage recovery
+	.wheel-test/bin/python -P -m pytest -q -n auto --dist loadgroup -p no:cacheprovider $(OF_THE_PACKAGE)
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench .bench-* .interop .crash .audit-demo
