@@ -16,7 +16,7 @@ from recovery.audit.drill import DrillLog
 from recovery.audit.drill_index import DrillIndex
 from recovery.audit.narrow import NarrowIndex, NarrowLog
 from recovery.audit.plan import Careful, Unread
-from recovery.verify import index_rules, log_order
+from recovery.verify import index_sums, log_order
 from recovery.verify.comparison import Comparison
 from recovery.verify.entries import no_entries, no_rows
 from recovery.verify.facts import IndexFacts
@@ -94,7 +94,7 @@ class _Suspects:
         self._ground = ground
         self._gathered = gathered
         self._facts = facts
-        self._ledgers = index_rules.suspects(facts)
+        self._ledgers = index_sums.suspects(facts)
         self.count = _count(facts, self._ledgers)
         self.comparison = Comparison(facts)
         self._found: dict[type, list[Any]] = {}

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.verify import index_rules
+from recovery.verify import index_rules, index_sums
 from recovery.verify.facts import IndexFacts
-from recovery.verify.index_rules import PAIR, Drilled
+from recovery.verify.index_rules import Drilled
+from recovery.verify.index_sums import PAIR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,9 +51,9 @@ class Comparison:
     def __init__(self, facts: StoreFacts) -> None:
         self._facts = facts
         self._joining = _Joining()
-        self._live = index_rules.live_sizes(facts)
+        self._live = index_sums.live_sizes(facts)
         self._told = (
-            index_rules.agreed_pairs(facts) if isinstance(facts.index, IndexFacts) else np.empty(0, PAIR)
+            index_sums.agreed_pairs(facts) if isinstance(facts.index, IndexFacts) else np.empty(0, PAIR)
         )
 
     def agree(self, logs: Sums) -> None:
