@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     Progress = Callable[[ReplayProgress | RebuildProgress], None]
     OpenIndex = Callable[[], Index | NoIndex | Damaged]
 
-_ATTEMPTS = 10
+_ATTEMPTS = 50
 
 
 def _nowhere(_: ReplayProgress | RebuildProgress) -> None:

@@ -48,10 +48,18 @@ class Alone:
                 return None
             self._do(run)
         except BaseException as raised:
+            latch = self._latch
+            if run is not None and not run.is_durable:
+                # Not by `fail`: a second Ctrl-C as that begins must not leave a gap in the ids.
+                latch.failure, latch.is_open = latch.failure or raised, False
             error = self._failed(run, raised)
         finally:
             if run is not None or turnstile.is_alone:
-                self._end()
+                try:
+                    self._end()
+                except BaseException:
+                    self._end()  # a Ctrl-C: whoever has come meanwhile must not wait for ever
+                    raise
         assert run is not None, "else it has returned, or raised"
         if error is not None and not run.is_durable:
             raise self._latch.as_told(error)
@@ -108,9 +116,5 @@ class Alone:
         return error
 
     def _end(self) -> None:
-        try:
-            self._turnstile.end_alone()
-        except BaseException:
-            self._turnstile.end_alone()  # a Ctrl-C: whoever has come meanwhile must not wait for ever
-            raise
+        self._turnstile.end_alone()
         self._news.notify()

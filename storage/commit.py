@@ -102,7 +102,7 @@ class Committer:
     def stages(self, load: Load) -> Iterator[None]:
         """One turn in its order, stopping wherever another thread could come in between."""
         try:
-            _raise_if(self._latch.failure)  # itself: for who would write, not for who asks
+            self._raise_if_failed()
             full = load.refused
             try:
                 if load.decided and not full:
@@ -128,6 +128,12 @@ class Committer:
         except BaseException as error:
             self._fail(load, error)
             raise
+
+    def _raise_if_failed(self) -> None:
+        """The failure itself: for who would write, not for who asks. A Ctrl-C was for another thread."""
+        failure = self._latch.failure
+        if failure is not None:
+            raise failure if isinstance(failure, Exception) else self._latch.as_told(failure)
 
     def _declare(self, load: Load) -> None:
         """Whoever reads an entry behind a crash must know its digest type: rows before the first entry."""
@@ -207,14 +213,19 @@ class Committer:
         """When nobody waits for the turn any more: who hears of a future may well add again, and lead."""
         # Before any future: who hears of one may add to the very ledger that was deleted.
         for deletion in load.deletions:
-            deletion.tail.is_held = False
+            if not deletion.is_answered:
+                # Once, and with no call in between: a second Ctrl-C later another may hold the ledger.
+                deletion.is_answered, deletion.tail.is_held = True, False
         self.news.notify()
         while load.pending:
-            future, run = load.pending.popleft()
-            if error is None or run.is_durable:
-                future.set_result(run.first_id)
-            else:
-                future.set_exception(self._latch.as_told(error))
+            # Taken out when it is answered: a Ctrl-C in between must not lose it.
+            future, run = load.pending[0]
+            if not future.done():
+                if error is None or run.is_durable:
+                    future.set_result(run.first_id)
+                else:
+                    future.set_exception(self._latch.as_told(error))
+            load.pending.popleft()
         for told in load.watchers:
             told(error)
         if self._latch.failure is None:

@@ -43,6 +43,8 @@ class Deletion:
 
     tail: Tail
     is_done: bool = False
+    is_answered: bool = False
+    """Whether its ledger was let go of."""
 
 
 class Load:

@@ -186,6 +186,8 @@ class Store:
         try:
             if self._latch.failure is None:
                 self._leave_in_order()
+            else:
+                self._committer.turnstile.flush()  # nothing is written: who has a future hears of it
         finally:
             self._latch.close()
             self._parts.registry.close()

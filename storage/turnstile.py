@@ -97,6 +97,8 @@ class Turnstile(Generic[Load]):
         self._patience = Patience()
         self.is_led = False
         """Whether somebody works. Needs the lock."""
+        self._led: Turn[Load] | None = None
+        """The turn that was taken last."""
         self._alone: int | None = None
         """The thread that works for itself only, in the place of a leader."""
 
@@ -113,7 +115,7 @@ class Turnstile(Generic[Load]):
         following, leader = Turn(self._new_load()), threading.get_ident()
         turn.waiting.discard(leader)
         # No call in between, so that no Ctrl-C comes in between either.
-        self.open, self.is_led, turn.leader = following, True, leader
+        self.open, self.is_led, self._led, turn.leader = following, True, turn, leader
         return True
 
     def end(self, turn: Turn[Load], error: BaseException | None = None) -> None:
@@ -192,7 +194,17 @@ class Turnstile(Generic[Load]):
                 return True
             if not turn.is_over:
                 turn.waiting.add(threading.get_ident())
-            return False
+            led = self._led
+        if led is not None and led is not turn:
+            self._stand_no_longer_before(led)
+        return False
+
+    def _stand_no_longer_before(self, led: Turn[Load]) -> None:
+        """A signal's handler has come here while its thread waits for that turn: it cannot pass meanwhile."""
+        if threading.get_ident() in led.waiting:
+            led.waiting.discard(threading.get_ident())
+            if led.is_over:
+                self._pass(led)
 
     def _wait(self, turn: Turn[Load]) -> None:
         while not turn.is_over:
@@ -248,7 +260,11 @@ class Turnstile(Generic[Load]):
         except BaseException:
             # Nobody else would do it: whoever is in the turn was not counted in by this caller.
             if turn.leader == threading.get_ident():
-                self._finish(turn)
+                try:
+                    self._finish(turn)
+                except BaseException:
+                    self._finish(turn)  # once more a Ctrl-C
+                    raise
             raise
         return True
 

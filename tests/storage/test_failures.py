@@ -17,6 +17,7 @@ from recovery.crashlab import FailedSync, Lasting, Pages, Refused, ShortWrite, V
 from storage import scanning
 from storage.entry import Entry
 from storage.errors import DiskFull, EntryUnreadable, NoSuchLedger, Overloaded, StoreError, StoreFailed
+from storage.grouping import Deletion, Load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -554,3 +555,63 @@ def test_a_name_that_an_opening_could_not_make_durable_proves_nothing_to_the_nex
     store = site.after_kill()
     store.ledger(1).append(b"two")
     assert payloads(site.after_power_cut(), 1) == [b"one", b"two"]
+
+
+def test_who_has_a_future_hears_of_a_failure_when_the_store_is_closed() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"zero")
+    future = store.ledger(1).submit(b"one")
+    store._latch.fail(OSError(errno.EIO, "something else has failed"))
+    store.close()
+    with pytest.raises(StoreFailed):
+        future.result(0)
+
+
+def test_a_ctrl_c_of_one_thread_is_a_failed_store_to_the_next() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"zero")
+    future = store.ledger(1).submit(b"one")
+    store._latch.fail(KeyboardInterrupt())
+    store._committer.turnstile.flush()
+    with pytest.raises(StoreFailed):
+        future.result(0)
+
+
+def test_a_future_is_answered_though_a_ctrl_c_strikes_before_it_is() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"zero")
+    turnstile, committer = store._committer.turnstile, store._committer
+    future = store.ledger(1).submit(b"one")
+    load = turnstile.open.load
+    set_result, strikes = future.set_result, iter([True, False])
+
+    def struck_once(result: int) -> None:
+        if next(strikes):
+            raise KeyboardInterrupt
+        set_result(result)
+
+    future.set_result = struck_once  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        turnstile.flush()
+    assert future.result(0) == 1
+    assert not load.pending
+    committer._answer(load, None)
+    assert future.result(0) == 1
+
+
+def test_who_holds_a_ledger_is_not_let_go_by_the_answer_to_another() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"zero")
+    committer, tail = store._committer, store._parts.tails.of(1)
+    load = Load()
+    load.deletions.append(Deletion(tail, is_done=True))
+    tail.is_held = True
+    committer._answer(load, None)
+    assert not tail.is_held
+    tail.is_held = True  # by the next one who deletes
+    committer._answer(load, None)  # the leader was interrupted, and answers once more
+    assert tail.is_held

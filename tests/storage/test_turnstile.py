@@ -13,7 +13,7 @@ from ctrl_c import interrupted
 from storage import patience as patience_module
 from storage import turnstile as turnstile_module
 from storage.patience import Patience
-from storage.turnstile import Signal, Turnstile
+from storage.turnstile import Signal, Turn, Turnstile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,8 +229,72 @@ def test_a_ctrl_c_anywhere_on_the_way_through_leaves_the_next_caller_one() -> No
     assert number > 5
 
 
+def test_a_signals_handler_that_adds_while_its_thread_waits_goes_through() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    turn = turnstile.open
+    with ThreadPoolExecutor(1) as leader:
+        assert leader.submit(turnstile.begin).result(10) is turn
+
+        def handle() -> None:
+            ending = leader.submit(turnstile.end, turn)
+            assert put(turnstile, 5) is None
+            ending.result(10)
+
+        turn.gate = _Ending(handle)  # type: ignore[assignment]
+        thread = threading.Thread(target=turnstile.go_through, args=(turn,), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+    assert work.turns == [[5]]
+
+
+def test_a_signals_handler_that_comes_behind_the_end_of_the_turn_goes_through() -> None:
+    work = Work()
+    turnstile = Turnstile(list, work)
+    turn = turnstile.open
+    with ThreadPoolExecutor(1) as leader:
+        assert leader.submit(turnstile.begin).result(10) is turn
+
+        def handle() -> None:
+            leader.submit(turnstile.end, turn).result(10)
+            assert put(turnstile, 5) is None
+
+        turn.gate = _Ending(handle)  # type: ignore[assignment]
+        thread = threading.Thread(target=turnstile.go_through, args=(turn,), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+    assert work.turns == [[5]]
+
+
+def test_two_ctrl_c_in_a_lead_without_waiting_leave_the_next_caller_a_way_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[int] = []
+    turnstile: Turnstile[list[int]] = Turnstile(list, done.extend)
+    turnstile.open.load.append(1)
+    finish, strikes = turnstile._finish, iter([True, False])
+
+    def struck(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def struck_once(turn: Turn[list[int]]) -> None:
+        if next(strikes):
+            raise KeyboardInterrupt
+        monkeypatch.undo()
+        finish(turn)
+
+    monkeypatch.setattr(turnstile, "_lead", struck)
+    monkeypatch.setattr(turnstile, "_finish", struck_once)
+    with pytest.raises(KeyboardInterrupt):
+        turnstile.lead_if_free()
+    assert put(turnstile, 2) is None
+    assert done == [1, 2]
+
+
 class _Ending:
-    """A gate whose first waiting lasts until the turn is over."""
+    """A gate whose first waiting is interrupted: by a turn's end, or by a signal."""
 
     def __init__(self, end: Callable[[], object]) -> None:
         self._end: Callable[[], object] | None = end

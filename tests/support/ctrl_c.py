@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 @cache
 def interruptible(code: CodeType) -> frozenset[int]:
-    """Where the interpreter looks for signals: as a function begins, and behind each call."""
+    """Where the interpreter looks for signals behind each call."""
     plain = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
-    begins = {one.offset for one in plain if one.opname == "RESUME"}
-    behind = {after.offset for one, after in pairwise(plain) if one.opname == "CALL"}
-    return frozenset(begins | behind)
+    return frozenset(after.offset for one, after in pairwise(plain) if one.opname == "CALL")
 
 
 def interrupted(act: Callable[[], object], number: int, *modules: ModuleType) -> bool:
@@ -31,7 +29,8 @@ def interrupted(act: Callable[[], object], number: int, *modules: ModuleType) ->
         if frame.f_code.co_filename not in files:
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode" and frame.f_lasti in interruptible(frame.f_code):
+        # Of where a function begins, or goes on, the interpreter tells by a call, and by no opcode.
+        if event == "call" or (event == "opcode" and frame.f_lasti in interruptible(frame.f_code)):
             places += 1
             if places == number:
                 sys.settrace(None)
