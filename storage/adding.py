@@ -36,7 +36,7 @@ class Adding:
         self._group_size_max = group_size_max
 
     def append(self, tail: Tail, access: Access, payloads: Sequence[bytes]) -> Run:
-        """The payloads with ids behind the ledger's last entry, when a crash can no longer lose it."""
+        """The payloads with ids behind the ledger's last entry, when a crash can no longer lose them."""
         run = self._alone.append(tail, access, payloads)
         if run is None:
             return self._wait_through(tail, access, lambda tail: tail.append(payloads, access))

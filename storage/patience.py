@@ -21,7 +21,11 @@ _HURRY_MAX = 1024
 
 
 class Patience:
-    """Whether a turn waits for those before it. Whoever calls has the turnstile's lock."""
+    """Whether a turn waits for those before it.
+
+    Any thread may ask, with or without the turnstile's lock: a count that is off by one ends the waiting a
+    turn earlier or later, and nothing depends on that.
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self.now = clock

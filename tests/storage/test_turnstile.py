@@ -229,7 +229,8 @@ def test_a_ctrl_c_anywhere_on_the_way_through_leaves_the_next_caller_one() -> No
     assert number > 5
 
 
-def test_a_signals_handler_that_adds_while_its_thread_waits_goes_through() -> None:
+@pytest.mark.parametrize("is_over_before", [False, True], ids=["while the turn is led", "when it is over"])
+def test_a_signals_handler_that_adds_while_its_thread_waits_goes_through(is_over_before: bool) -> None:
     work = Work()
     turnstile = Turnstile(list, work)
     turn = turnstile.open
@@ -238,27 +239,10 @@ def test_a_signals_handler_that_adds_while_its_thread_waits_goes_through() -> No
 
         def handle() -> None:
             ending = leader.submit(turnstile.end, turn)
+            if is_over_before:
+                ending.result(10)
             assert put(turnstile, 5) is None
             ending.result(10)
-
-        turn.gate = _Ending(handle)  # type: ignore[assignment]
-        thread = threading.Thread(target=turnstile.go_through, args=(turn,), daemon=True)
-        thread.start()
-        thread.join(10)
-        assert not thread.is_alive()
-    assert work.turns == [[5]]
-
-
-def test_a_signals_handler_that_comes_behind_the_end_of_the_turn_goes_through() -> None:
-    work = Work()
-    turnstile = Turnstile(list, work)
-    turn = turnstile.open
-    with ThreadPoolExecutor(1) as leader:
-        assert leader.submit(turnstile.begin).result(10) is turn
-
-        def handle() -> None:
-            leader.submit(turnstile.end, turn).result(10)
-            assert put(turnstile, 5) is None
 
         turn.gate = _Ending(handle)  # type: ignore[assignment]
         thread = threading.Thread(target=turnstile.go_through, args=(turn,), daemon=True)
