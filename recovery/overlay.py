@@ -95,6 +95,9 @@ class _File:
         self.zero_fill(len(self._content), offset - len(self._content))
         self._content[offset : offset + len(data)] = data
 
+    def start_writeback(self, offset: int, size: int) -> None:
+        pass
+
     def zero_fill(self, offset: int, size: int) -> None:
         self._content[offset : offset + size] = bytes(max(0, size))
 

@@ -56,6 +56,12 @@ class WriteFile(File, Protocol):
     def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
         """All of the buffers, one behind the other, or `OSError`. Not durable until `sync` returns."""
 
+    def start_writeback(self, offset: int, size: int) -> None:
+        """Has the system begin to write out what was written there, so that `sync` has less to wait for.
+
+        Waits for nothing, raises nothing and promises nothing: what goes wrong is for `sync` to tell.
+        """
+
     def zero_fill(self, offset: int, size: int) -> None:
         """Zeros that occupy their blocks, so that writing there later moves no metadata.
 

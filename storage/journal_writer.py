@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 _ATOMIC_MARK_SIZE = len(seal_codec.encode_atomic_mark())
 _SMALL = 16 << 10
+_PAGE = 4096
+_PIECE = 352 << 10
+"""What is written at once of a large group. Smaller ones cost more than they spare, and so do any in a group
+of less than two of these; larger ones, of several megabytes, cost two to four times as much."""
+
+_UNKNOWN = -1
 
 # What a named tuple's own way takes is a call more, and each add makes some.
 _new_tuple = tuple.__new__
@@ -138,24 +144,46 @@ class JournalWriter:
             self._written_until = self.end + len(content)
             self._file.write(self.end, (content,))
         else:
-            with self._assembled(group, seal) as assembled:
-                self._written_until = self.end + len(assembled)
-                self._file.write(self.end, (assembled,))
+            self._written_until = _UNKNOWN
+            self._written_until = self._write_pieces(group, seal)
         self.needs_vouching = count > 0
 
-    def _assembled(self, group: Group, seal: Seal) -> memoryview:
-        """The whole group in one piece, until the next one takes its place."""
-        # The same memory for each large group: fresh memory costs more than what is copied into it.
-        assembly = self._assembly
+    def _write_pieces(self, group: Group, seal: Seal) -> int:
+        """Writes a large group, each piece while the disk has begun on the one before; where it ends."""
+        # The same memory for each piece: fresh memory costs more than what is copied into it.
+        assembly, at, checksum = self._assembly, self.end, 0
         assembly.seek(0)
         assembly.writelines(seal_codec.begin(seal))
-        assembly.writelines(group.buffers)
-        assembly.write(seal_codec.encode_padding(seal, assembly.tell(), self._alignment))
+        *pieces, last = _pieces(group)
+        for buffers in pieces:
+            assembly.writelines(buffers)
+            size, checksum = self._write_piece(at, assembly.tell(), checksum)
+            at += size
+        assembly.writelines(last)
+        assembly.write(seal_codec.encode_padding(seal, at - self.end + assembly.tell(), self._alignment))
         end = assembly.tell()
-        with assembly.getbuffer() as summed:
-            checksum = crc32c(summed[:end])
+        with assembly.getbuffer() as assembled:
+            checksum = crc32c(assembled[:end], checksum)
         assembly.write(seal_codec.encode_checksum(checksum))
-        return assembly.getbuffer()[: end + seal_codec.CHECKSUM_SIZE]
+        with assembly.getbuffer() as assembled:
+            self._file.write(at, (assembled[: end + seal_codec.CHECKSUM_SIZE],))
+        return at + end + seal_codec.CHECKSUM_SIZE
+
+    def _write_piece(self, at: int, size: int, checksum: int) -> tuple[int, int]:
+        """Writes whole pages of what was assembled, and moves the rest to the front; how much was written,
+        and the checksum up to there."""
+        # No page twice: the system would have to wait for the first time before it takes the second.
+        whole = size - (at + size) % _PAGE
+        if whole <= 0:
+            return 0, checksum
+        with self._assembly.getbuffer() as assembled:
+            checksum = crc32c(assembled[:whole], checksum)
+            self._file.write(at, (assembled[:whole],))
+            rest = bytes(assembled[whole:size])
+        self._file.start_writeback(at, whole)
+        self._assembly.seek(0)
+        self._assembly.write(rest)
+        return whole, checksum
 
     def sync(self) -> JournalPosition:
         """When it returns, the group is durable, and the place behind it is the journal's end."""
@@ -166,3 +194,12 @@ class JournalWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _pieces(group: Group) -> list[Sequence[bytes]]:
+    """The group's buffers in lists of about a piece each; at least one."""
+    buffers = group.buffers
+    if group.size < 2 * _PIECE:
+        return [buffers]
+    count = -(-len(buffers) * _PIECE // group.size)
+    return [buffers[start : start + count] for start in range(0, len(buffers), count)]

@@ -101,6 +101,13 @@ class PosixWriteFile(_Descriptor):
                 raise OSError(errno.EIO, "the system accepted no byte of a write", self.name)
         return offset
 
+    def start_writeback(self, offset: int, size: int) -> None:
+        # Linux begins to write out what it is told will not be needed, and drops only what is clean already.
+        # An error of that writing is kept for the next sync of this descriptor.
+        if _NOT_NEEDED is not None:
+            with suppress(OSError):
+                os.posix_fadvise(self._descriptor, offset, size, _NOT_NEEDED)
+
     def zero_fill(self, offset: int, size: int) -> None:
         # Written zeros, not fallocate: an overwrite of an unwritten extent moves metadata again and makes
         # each later sync wait for the file system's own journal.
@@ -219,6 +226,7 @@ def _behind(batch: list[bytes | memoryview], written: int) -> list[bytes | memor
 
 
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+_NOT_NEEDED: int | None = os.POSIX_FADV_DONTNEED if sys.platform == "linux" else None
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 

@@ -71,6 +71,9 @@ class SimulatedWriteFile(_Handle):
     def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
         self._put(Verb.WRITE, offset, b"".join(buffers))
 
+    def start_writeback(self, offset: int, size: int) -> None:  # noqa: ARG002 - the port's signature
+        self._platter()  # what was not synced may be on the platter or not, whoever has asked for it
+
     def zero_fill(self, offset: int, size: int) -> None:
         self._put(Verb.ZERO_FILL, offset, bytes(size))
 

@@ -34,6 +34,9 @@ class AttendedFile:
         self._notice(self._base)
         self._file.write(offset, buffers)
 
+    def start_writeback(self, offset: int, size: int) -> None:
+        self._file.start_writeback(offset, size)
+
     def zero_fill(self, offset: int, size: int) -> None:
         self._notice(self._base)
         self._file.zero_fill(offset, size)

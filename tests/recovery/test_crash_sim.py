@@ -16,7 +16,7 @@ from simulated_store import Trouble, World, shape_of, sit_down
 from recovery import opening
 from recovery.crashlab import FailedSync, LoseAll, Pages, SimulatedDisk, Stopped, Verb, When
 from recovery.founding import Layout
-from storage import filenames, journals, lastmark
+from storage import filenames, journal_writer, journals, lastmark
 from storage.entry import Entry
 from storage.entry_logs import EntryLogs
 from storage.errors import StoreFailed
@@ -38,6 +38,23 @@ def test_no_power_cut_and_no_kill_loses_what_was_answered(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_no_random_history_loses_what_was_answered(seed: int) -> None:
     assert history(seed, steps=100).violations == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nor_between_the_pieces_of_a_group(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in {"_SMALL": 256, "_PAGE": 512, "_PIECE": 512}.items():
+        monkeypatch.setattr(journal_writer, name, size)
+    whole = JournalWriter._write_piece
+    sizes: list[int] = []
+
+    def counted(writer: JournalWriter, at: int, size: int, checksum: int) -> tuple[int, int]:
+        sizes.append(size)
+        return whole(writer, at, size, checksum)
+
+    monkeypatch.setattr(JournalWriter, "_write_piece", counted)
+    figures = explore(seed, steps=60, stride=8)
+    assert figures.violations == []
+    assert len(sizes) >= 10
 
 
 @pytest.mark.parametrize("pages", Pages)

@@ -141,6 +141,16 @@ def test_zeros_replace_what_was_there(directory: Directory) -> None:
     assert content(directory, "a") == b"01\0\0\x005678" + bytes(700)
 
 
+def test_what_the_system_has_begun_to_write_out_is_still_there(directory: Directory) -> None:
+    with directory.create("a") as file:
+        file.write(0, [bytes(8192), b"behind"])
+        file.start_writeback(0, 8192)
+        file.start_writeback(4096, 1 << 20)
+        file.write(4096, [b"again"])
+
+    assert content(directory, "a") == bytes(4096) + b"again" + bytes(4091) + b"behind"
+
+
 def test_a_file_syncs(directory: Directory) -> None:
     with directory.create("a") as file:
         file.write(0, [b"x"])

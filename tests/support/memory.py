@@ -1,10 +1,11 @@
-"""Files in memory, for reading."""
+"""Files in memory."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
 
@@ -94,3 +95,23 @@ class Sparse:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class WrittenFile(MemoryFile):
+    """The same as a `WriteFile`."""
+
+    def __init__(self) -> None:
+        super().__init__(b"")
+
+    def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
+        data = b"".join(buffers)
+        self._data = self._data[:offset].ljust(offset, b"\0") + data + self._data[offset + len(data) :]
+
+    def start_writeback(self, offset: int, size: int) -> None:
+        """Nothing is anywhere else."""
+
+    def zero_fill(self, offset: int, size: int) -> None:
+        self.write(offset, [bytes(size)])
+
+    def sync(self) -> None:
+        """Nothing can be lost."""

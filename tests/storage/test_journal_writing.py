@@ -1,0 +1,113 @@
+"""Groups as they are written: in one piece, or in several while the disk is busy with the first ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory import WrittenFile
+
+from storage import journal_writer
+from storage.codec import seal as seal_codec
+from storage.codec.seal import GroupFlag, Seal
+from storage.journal_writer import Group, JournalWriter
+from storage.position import JournalPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+PAGE = 4096
+PIECE = 3 * PAGE
+BEFORE = JournalPosition(6, 4096)
+
+
+class Watched(WrittenFile):
+    """Notes each write, and what was asked to be written out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[range] = []
+        self.asked: list[range] = []
+
+    def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
+        (buffer,) = buffers
+        self.writes.append(range(offset, offset + len(buffer)))
+        super().write(offset, [buffer])
+
+    def start_writeback(self, offset: int, size: int) -> None:
+        self.asked.append(range(offset, offset + size))
+
+
+def written(
+    buffers: Sequence[bytes], flags: GroupFlag = GroupFlag.NONE, alignment: int = PAGE
+) -> tuple[Watched, JournalWriter]:
+    file, group = Watched(), Group(buffers, len(buffers), sum(map(len, buffers)), flags)
+    writer = JournalWriter(file, 7, 0x5A17, alignment, 1 << 30)
+    writer.write(group, BEFORE)
+    return file, writer
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "_SMALL", PAGE)
+    monkeypatch.setattr(journal_writer, "_PIECE", PIECE)
+
+
+SIZES = st.lists(st.integers(0, 2 * PAGE) | st.just(PAGE) | st.just(5 * PIECE), min_size=1, max_size=60)
+ALIGNMENTS = st.sampled_from(seal_codec.ALIGNMENTS)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SIZES, st.sampled_from([GroupFlag.NONE, GroupFlag.ATOMIC]), ALIGNMENTS)
+def test_a_group_is_the_same_bytes_in_however_many_pieces(
+    sizes: list[int], flags: GroupFlag, alignment: int
+) -> None:
+    buffers = [bytes((number % 251,)) * size for number, size in enumerate(sizes)]
+    file, writer = written(buffers, flags, alignment)
+    start = seal_codec.first_group_start(alignment)
+    seal = Seal(7, 0x5A17, 1, start, BEFORE, len(buffers), flags)
+    expected = b"".join(seal_codec.encode_group(buffers, seal, alignment))
+    assert file.read(start, file.size()) == expected
+    assert writer.sync() == JournalPosition(7, start + len(expected))
+
+
+@settings(max_examples=300, deadline=None)
+@given(SIZES, ALIGNMENTS)
+def test_no_page_is_written_twice_and_the_disk_begins_with_all_but_the_last_piece(
+    sizes: list[int], alignment: int
+) -> None:
+    file, _ = written([bytes(size) for size in sizes], alignment=alignment)
+    assert file.asked == file.writes[:-1]
+    at = seal_codec.first_group_start(alignment)
+    for piece in file.writes:
+        assert piece.start == at
+        assert piece.stop > at
+        at = piece.stop
+    assert {piece.start % PAGE for piece in file.writes[1:]} <= {0}
+
+
+def test_a_group_of_two_pieces_and_more_is_written_in_pieces() -> None:
+    file, _ = written([bytes(PAGE)] * 9)
+    assert [len(one) for one in file.writes] == [PIECE, PIECE, PIECE + PAGE]
+    file, _ = written([bytes(PAGE)] * 5)
+    assert [len(one) for one in file.writes] == [6 * PAGE]
+
+
+def test_a_group_that_failed_in_the_middle_is_not_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writes = iter((None, OSError("the second piece")))
+
+    def write(_file: Watched, _offset: int, _buffers: object) -> None:
+        if (error := next(writes)) is not None:
+            raise error
+
+    monkeypatch.setattr(Watched, "write", write)
+    writer = JournalWriter(Watched(), 7, 0x5A17, PAGE, 1 << 30)
+    group = Group([bytes(PAGE)] * 9, 9, 9 * PAGE)
+    with pytest.raises(OSError, match="the second piece"):
+        writer.write(group, BEFORE)
+    with pytest.raises(AssertionError, match="durable"):
+        writer.write(group, BEFORE)
