@@ -97,6 +97,10 @@ class RawFile:
 
     def add(self, seconds: float, calls: int) -> Figures:
         """Adds for so long, and so often at most."""
+        return self.timed(seconds, calls).figures(self._work.batch)
+
+    def timed(self, seconds: float, calls: int) -> Timed:
+        """The same, with each call's time."""
         work = self._work
         each = -(-calls // work.writers)
         latencies = array("Q", bytes(8 * work.writers * each))
@@ -106,7 +110,7 @@ class RawFile:
         asked = _Work(work.writers, self._futex, limit_ns, each, data, len(data), place, 0, 0)
         run = self._library.raw_alone if work.writers == 1 else self._library.raw_together
         self._check(run(ctypes.byref(self._file), ctypes.byref(asked)))
-        return Timed(latencies[: asked.made], asked.elapsed_ns).figures(work.batch)
+        return Timed(latencies[: asked.made], asked.elapsed_ns)
 
     def close(self) -> None:
         self._check(self._library.raw_close(ctypes.byref(self._file)))

@@ -4,7 +4,8 @@
 
 First one writer: how long the raw limit takes, and our add with its sync, its write, and what is computed,
 in rounds that take turns. Then coroutines and reads. At last batches beside checkpoints: of the slowest
-thousandth, whose writes and syncs were under way meanwhile.
+thousandth, whose writes and syncs were under way meanwhile; and what is left of the raw limit where as much
+is written beside it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beside import beside
 from read_shares import reads
 from rich.console import Console
 from rich.table import Table
@@ -25,6 +27,7 @@ from slowest import slowest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from beside import Beside
     from shares import Parts
     from slowest import Slow
 
@@ -78,6 +81,14 @@ def _show_slowest(console: Console, told: dict[str, float], found: Sequence[Slow
     console.print(table)
 
 
+def _show_beside(console: Console, alone: Beside, both: Beside) -> None:
+    share, tails = alone.mean / both.mean, [one.p999 / one.p50 for one in (alone, both)]
+    console.print(
+        f"the raw limit in batches of 64: {alone.mean:,.0f} µs, p99.9 {tails[0]:.1f} × p50; "
+        f"while two files grow by as much: {both.mean:,.0f} µs, {share:.2f} of it, p99.9 {tails[1]:.1f} × p50"
+    )
+
+
 def main() -> None:
     words = "Where the time of an add goes, and what the slowest adds wait for."
     parser = argparse.ArgumentParser(description=words)
@@ -96,6 +107,8 @@ def main() -> None:
         _show_parts(console, rows)
         _show_reads(console, reads(place / "reads", asked.rounds, 50_000 // part))
         _show_slowest(console, *slowest(place / "slowest", 6000 // part))
+        alone = beside(place / "alone", 6000 // part, names=())
+        _show_beside(console, alone, beside(place / "beside", 6000 // part))
 
 
 if __name__ == "__main__":

@@ -109,8 +109,7 @@ class Entrance:
             return load if len(load.runs) > count else None
 
     def _grant(self, wish: Wish, load: Load) -> None:
-        tail, runs = wish.tail, load.runs
-        count, before = len(runs), None
+        tail, runs, before = wish.tail, load.runs, None
         try:
             if self.lets_in(tail):
                 if wish.access is tail.admitted:
@@ -122,28 +121,30 @@ class Entrance:
                 else:
                     self._take_along(tail, wish.access, wish.make)
         except BaseException as error:
-            if len(runs) == count:
-                wish.run = None
+            if not runs or runs[-1] is not wish.run:
                 if before is not None:
                     tail.next_id, tail.next_length = before
+                wish.run = None
             if not isinstance(error, Exception):
                 raise
             wish.error = error
 
     def _take_along(self, tail: Tail, access: Access, make: Make) -> Run:
         """The run, which goes with the open turn. Needs the lock."""
-        load, handed_out = self._turnstile.open.load, tail.handed_out
-        count = len(load.runs)
+        load, run = self._turnstile.open.load, None
+        runs, before = load.runs, (tail.next_id, tail.next_length, tail.facts, tail.is_claimed)
         try:
             if access is not tail.admitted:
                 self._admit(tail, access, load)
             run = make(tail)
             load.size += run.size  # first: what counts too much wastes room, what counts too little has none
-            load.runs.append(run)
+            runs.append(run)
         except BaseException:
             # A Ctrl-C in between: ids that were handed out and that no run has would be missing for ever.
-            if len(load.runs) == count:
-                tail.take_back(handed_out)
+            # With no call before they are back, or a second one could come there.
+            if not runs or runs[-1] is not run:
+                tail.next_id, tail.next_length, tail.facts, tail.is_claimed = before
+                tail.admitted = None
             raise
         return run
 
@@ -163,8 +164,8 @@ class Entrance:
             self._check_open()
             if tail.is_held:
                 return None
-            statements, before = self._turnstile.open.load.statements, tail.handed_out
-            count = len(statements)
+            statements, statement = self._turnstile.open.load.statements, None
+            before = tail.next_id, tail.next_length, tail.facts, tail.is_claimed
             try:
                 statement = make()
                 if statement is not None:
@@ -172,9 +173,10 @@ class Entrance:
                 if tail.has_news:
                     self._turnstile.open.load.decided.append(tail)
             except BaseException:
-                # A Ctrl-C in between: a fence that nobody writes would refuse every add.
-                if len(statements) == count:
-                    tail.take_back(before)
+                # A Ctrl-C in between: a fence that nobody writes would refuse every add. No call here either.
+                if statement is None or not statements or statements[-1] is not statement:
+                    tail.next_id, tail.next_length, tail.facts, tail.is_claimed = before
+                    tail.admitted = None
                 raise
             return statement, self._turnstile.open
 

@@ -25,8 +25,6 @@ from storage.row import KnownBy
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    HandedOut = tuple[int, int, "LedgerRow", bool]
-
     from storage.access import Access
     from storage.codec.entry import Head
     from storage.entry import Entry
@@ -273,16 +271,6 @@ class Tail:
         if entry_id >= self.next_id - 1:
             self.next_id, self.next_length = entry_id + 1, length
         return Run(self, entry_id, entry_id, front, (rest,), len(front) + len(rest), length, confirmed)
-
-    @property
-    def handed_out(self) -> HandedOut:
-        """What comes next, and what was decided: what `take_back` goes back to."""
-        return self.next_id, self.next_length, self.facts, self.is_claimed
-
-    def take_back(self, handed_out: HandedOut) -> None:
-        """What was handed out since then never happened."""
-        self.next_id, self.next_length, self.facts, self.is_claimed = handed_out
-        self.admitted = None
 
     def settle(self, run: Run) -> None:
         """The run is durable and can be read."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import raw
+from beside import Writer, beside
 from read_shares import reads
 from shares import coroutines, one_writer
 from slowest import slowest
@@ -43,3 +44,22 @@ def test_the_slowest_are_told_with_what_others_did(tmp_path: Path) -> None:
     assert all(one.own_sync + one.rolling <= one.whole for one in found)
     met = {what.split(maxsplit=1)[1] for one in found for what in one.beside}
     assert met <= {"next journal", "entry log", "other", "directory"}
+
+
+@pytest.mark.skipif(bool(raw.why_not()), reason="there is no C compiler")
+def test_as_much_is_written_beside_the_raw_limit(tmp_path: Path) -> None:
+    for name, names in {"alone": (), "beside": ("filled", "logged")}.items():
+        told = beside(tmp_path / name, 32, names)
+        assert 0 < told.p50 <= told.p999
+        assert told.mean > 0
+        assert [(tmp_path / name / one).stat().st_size for one in names] == [2 << 20 for _ in names]
+
+
+def test_all_that_is_asked_for_is_written_though_it_takes_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("beside._BEHIND_MAX", 2)
+    with Writer(tmp_path, ("one", "other")) as writer:
+        for _ in range(8):
+            writer.ask()
+    assert writer.bytes == 16 << 20

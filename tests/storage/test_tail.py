@@ -342,45 +342,13 @@ def test_a_fence_that_was_never_durable_is_gone_with_its_turn() -> None:
     assert tail.append([b"x"], WRITER).first_id == 5
 
 
-def test_a_fence_that_was_taken_back_never_was() -> None:
-    tail = claimed(SOME)
-    before = tail.handed_out
-    tail.fence()
-    tail.take_back(before)
-    tail.admit(WRITER)
-    assert tail.facts == KNOWN
-
-
-def test_an_explicit_lac_on_its_way_is_a_fact_until_it_is_taken_back() -> None:
-    tail = claimed()
-    before = tail.handed_out
-    tail.confirm(b"packet")
-    assert tail.facts.explicit_lac == b"packet"
-    tail.take_back(before)
-    assert tail.facts.explicit_lac is None
-
-
 # ── what never happened ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_claim_that_is_taken_back_never_was() -> None:
+def test_who_was_admitted_by_a_claim_that_is_handed_back_claims_again() -> None:
     tail = Tail(7, EMPTY, NEW)
-    before = tail.handed_out
-    tail.admit(of(WRITER, digest_type=DigestType.MAC))
-    tail.append([b"abc"], WRITER)
-    tail.take_back(before)
-    assert (tail.is_claimed, tail.facts) == (False, NEW)
-    tail.admit(STRANGER)
-    run = tail.append([b"x"], STRANGER)
-    assert (run.first_id, run.length, tail.facts.digest_type) == (0, 1, DigestType.CRC32C)
-
-
-@pytest.mark.parametrize("how", ["taken back", "handed back"])
-def test_who_was_admitted_by_a_claim_that_never_was_claims_again(how: str) -> None:
-    tail = Tail(7, EMPTY, NEW)
-    before = tail.handed_out
     tail.admit(WRITER)
-    tail.take_back(before) if how == "taken back" else tail.hand_back(NEW)
+    tail.hand_back(NEW)
     tail.admit(WRITER)
     assert (tail.is_claimed, tail.facts.master_key) == (True, WRITER.master_key)
 
