@@ -1,4 +1,4 @@
-"""What callers have put into one turn, and the groups that it becomes: one write and one sync each."""
+"""What callers have put into one turn, and the groups that it becomes: one sync each."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _new_tuple = tuple.__new__
 
 
 class Group(NamedTuple):
-    """What one leader writes with one write and one sync."""
+    """What one leader writes, and makes durable with one sync."""
 
     buffers: Sequence[bytes]
     """Its records, one behind the other, in as many pieces as it may be."""

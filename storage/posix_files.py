@@ -81,7 +81,7 @@ class PosixWriteFile(_Descriptor):
 
     def write(self, offset: int, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
         if isinstance(buffers, tuple) and len(buffers) == 1:
-            # A group of the journal, in one piece: the one write that callers wait for.
+            # A group of the journal, or a piece of one: the write that callers wait for.
             (buffer,) = buffers
             written = os.pwrite(self._descriptor, buffer, offset)
             if written == len(buffer):
