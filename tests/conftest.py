@@ -18,6 +18,16 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: begun last, one would keep a single processor busy while the others rest."""
+    items.sort(key=_seconds, reverse=True)
+
+
+def _seconds(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("slow")
+    return mark.kwargs.get("seconds", 0) if mark is not None else 0
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One for all tests of a process; modules that use it have `pytestmark = sparks.MARKS`."""

@@ -734,6 +734,6 @@ def test_a_store_is_what_plain_dicts_say() -> None:
     _play(examples=60, steps=40)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=100)
 def test_a_store_is_what_plain_dicts_say_at_length() -> None:
     _play(examples=600, steps=80)

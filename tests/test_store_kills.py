@@ -54,7 +54,7 @@ def test_no_kill_inside_a_commit_of_the_index_makes_it_pass_for_damaged() -> Non
     assert found.counts["kills"] > 50
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=95)
 def test_a_kill_around_each_fifth_call_loses_nothing_that_was_answered(kills: Kills) -> None:
     """Around every call of all workloads it is `make crash` that kills."""
     events = [event for recording in kills.recordings for event in recording.events()]
@@ -70,7 +70,7 @@ def test_a_kill_around_each_fifth_call_loses_nothing_that_was_answered(kills: Ki
     assert any(path.endswith(".log") for path in calls)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=95)
 def test_a_kill_around_every_call_of_some_recoveries_loses_nothing_either(kills: Kills) -> None:
     found = kills.of_recoveries(every=250)
 

@@ -29,7 +29,7 @@ def test_hundreds_of_histories() -> None:
     assert endings["served"] > 20
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=55)
 def test_ten_thousand_histories() -> None:
     with ProcessPoolExecutor(max_workers=2, mp_context=get_context("fork")) as pool:
         endings = sum(

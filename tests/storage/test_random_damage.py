@@ -22,7 +22,7 @@ def test_thousands_of_mutations_are_read_without_a_crash_or_a_large_allocation()
     assert peak < MEMORY_MAX
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=100)
 def test_a_hundred_thousand_mutations() -> None:
     with ProcessPoolExecutor(max_workers=2, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         answers = list(pool.map(campaign_apart, range(2, 12)))
