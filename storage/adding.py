@@ -30,20 +30,15 @@ class Adding:
         self._committer = committer
         self._turnstile = committer.turnstile
         self._entrance = committer.entrance
-        self._alone = alone
+        self.alone = alone
+        """To be asked first: who meets nobody need not wait for a turn."""
         self._tails = tails
         self._latch = latch
         self._group_size_max = group_size_max
 
-    def append(self, tail: Tail, access: Access, payloads: Sequence[bytes]) -> Run:
-        """The payloads with ids behind the ledger's last entry, when a crash can no longer lose them."""
-        # Asked without the lock: who sees wrongly that nobody leads finds that out behind it.
-        run = None if self._turnstile.is_led else self._alone.append(tail, access, payloads)
-        if run is None:
-            return self._wait_through(tail, access, lambda tail: tail.append(payloads, access))
-        if self._latch.failure is None:
-            self._committer.on_turn()
-        return run
+    def append(self, tail: Tail, access: Access, payloads: Sequence[bytes]) -> int:
+        """Puts the payloads behind the ledger's last entry, in a turn; the first id, when all are durable."""
+        return self._wait_through(tail, access, lambda tail: tail.append(payloads, access)).first_id
 
     def place(self, access: Access, entry: Entry) -> None:
         """Returns when a crash can no longer lose the entry, whose id the caller has chosen."""

@@ -169,7 +169,7 @@ class Committer:
         for run in runs:
             if run.tail.end == EMPTY:
                 self._settle_claim(run.tail, active)
-            run.tail.settle(run)
+            run.tail.settle(run.last_id, run.length, run.confirmed)
         for run in step.runs:
             run.is_durable = True
             if run.whole is not None:

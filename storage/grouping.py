@@ -120,15 +120,15 @@ def steps(load: Load, size_max: int) -> Iterable[Step]:
     """
     runs = load.runs
     if runs and load.size <= size_max and not load.statements:
-        return (Step(group_of(runs[0]) if len(runs) == 1 else _group(runs, load.size), runs),)
+        return (Step(_group(runs, load.size), runs),)
     return _several(load, size_max)
 
 
-def group_of(run: Run) -> Group:
-    """A run in one group, however large."""
-    if run.first_id == run.last_id:
-        return _new_tuple(Group, ((run.fronts, run.payloads[0]), 1, run.size, GroupFlag.NONE))
-    return _group((run,), run.size)
+def group_of(fronts: bytes, payloads: Sequence[bytes], size: int) -> Group:
+    """One run in one group, however large."""
+    if len(payloads) == 1:
+        return _new_tuple(Group, ((fronts, payloads[0]), 1, size, GroupFlag.NONE))
+    return Group(record_codec.buffers(fronts, payloads), len(payloads), size, GroupFlag.ATOMIC)
 
 
 def _several(load: Load, size_max: int) -> Iterator[Step]:
@@ -184,6 +184,8 @@ def _part(run: Run, part: slice, size: int, length: int) -> Run:
 
 
 def _group(members: Sequence[Run], size: int) -> Group:
+    if len(members) == 1:
+        return group_of(members[0].fronts, members[0].payloads, size)
     buffers: list[bytes] = []
     count = 0
     for run in members:

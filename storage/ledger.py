@@ -47,6 +47,7 @@ class Ledger:
     __slots__ = (
         "_access",
         "_adding",
+        "_append_alone",
         "_end",
         "_is_plain",
         "_latch",
@@ -69,6 +70,7 @@ class Ledger:
         self._notice_submit = notice_submit
         self._parts = parts
         self._adding = parts.adding
+        self._append_alone = parts.adding.alone.append
         self._end: Tail | None = None
         """Where it ends, as soon as anybody has asked: a store has one tail for each ledger."""
         self._latch = parts.latch
@@ -91,7 +93,9 @@ class Ledger:
             self._latch.check_writes()
         if not (type(payload) is bytes and len(payload) <= self._small):
             payload = self._checked(payload)
-        return self._adding.append(self._end or self._tail(), self._access, (payload,)).first_id
+        tail, access, payloads = self._end or self._tail(), self._access, (payload,)
+        entry_id = self._append_alone(tail, access, payloads)
+        return self._adding.append(tail, access, payloads) if entry_id is None else entry_id
 
     def append_many(self, payloads: Iterable[Payload]) -> range:
         """The ids of the new entries, consecutive, when a crash can no longer lose any of them.
@@ -105,8 +109,11 @@ class Ledger:
             return range(0)
         if len(checked) >= record_codec.MANY:
             record_codec.many_at_once()  # loaded before anybody waits for this add
-        run = self._adding.append(self._tail(), self._access, checked)
-        return range(run.first_id, run.last_id + 1)
+        tail, access = self._tail(), self._access
+        first_id = self._append_alone(tail, access, checked)
+        if first_id is None:
+            first_id = self._adding.append(tail, access, checked)
+        return range(first_id, first_id + len(checked))
 
     def submit(self, payload: Payload) -> Future[int]:
         """The id of the new entry as a future, done when a crash can no longer lose it.

@@ -272,13 +272,12 @@ class Tail:
             self.next_id, self.next_length = entry_id + 1, length
         return Run(self, entry_id, entry_id, front, (rest,), len(front) + len(rest), length, confirmed)
 
-    def settle(self, run: Run) -> None:
-        """The run is durable and can be read."""
-        last_id = run.last_id
+    def settle(self, last_id: int, length: int, confirmed: int) -> None:
+        """A run is durable and can be read: its last id, the ledger's length there, and what it confirms."""
         if last_id >= self.end.entry_id:
-            self.end = _new_tuple(LedgerEnd, (last_id, run.length))  # a call fewer
-        if run.confirmed > self.lac_seen:
-            self.lac_seen = run.confirmed
+            self.end = _new_tuple(LedgerEnd, (last_id, length))  # a call fewer
+        if confirmed > self.lac_seen:
+            self.lac_seen = confirmed
 
     def hand_back(self, facts: LedgerRow) -> None:
         """What was handed out and is not settled never happened; of the facts these are settled."""

@@ -99,8 +99,9 @@ class Turnstile(Generic[Load]):
         """Whether somebody works. Needs the lock."""
         self._led: Turn[Load] | None = None
         """The turn that was taken last."""
-        self._alone: int | None = None
-        """The thread that works for itself only, in the place of a leader."""
+        self.alone: int | None = None
+        """The thread that works for itself only, in the place of a leader: set by itself, while nobody leads,
+        together with `is_led`, and with no call in between. It must `end_alone`. Needs the lock."""
 
     def begin(self) -> Turn[Load] | None:
         """Takes the open turn, if that is free, for who does not wait in it and will `end` it."""
@@ -150,25 +151,14 @@ class Turnstile(Generic[Load]):
         if following.needs_leader:
             following.let_one_through()
 
-    def begin_alone(self) -> None:
-        """The caller works for itself only, while nobody else does; it must `end_alone`. Needs the lock."""
-        alone = threading.get_ident()
-        # No call in between, so that no Ctrl-C comes in between either.
-        self._alone, self.is_led = alone, True
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether the caller has begun, and has not ended."""
-        return self._alone == threading.get_ident()
-
     def end_alone(self) -> None:
         """One of those who have come meanwhile leads them. May be called again, if it was interrupted."""
         with self.lock:
             following = self.open
             has_more = bool(following.waiting)
-            if self._alone == threading.get_ident():
+            if self.alone == threading.get_ident():
                 following.needs_leader = self.is_led = has_more
-                self._alone = None
+                self.alone = None
         if following.needs_leader:
             following.let_one_through()
 
@@ -308,6 +298,10 @@ class Signal:
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
+
+
+who_asks = threading.get_ident
+"""The thread that calls, as a number."""
 
 
 def new_lock() -> threading.Lock:

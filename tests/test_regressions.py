@@ -30,7 +30,9 @@ from storage import (
     alone,
     commit,
     entrance,
+    journal_writer,
     journals,
+    memtable,
     registry,
     tail,
     turnstile,
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from storage.tail import Run
     from storage.turnstile import Turn
 
-ADDS = (adding, alone, commit, entrance, journals, tail, turnstile)
+ADDS = (adding, alone, commit, entrance, journal_writer, journals, memtable, tail, turnstile)
 """What an add goes through."""
 
 QUIET = StoreConfig(checkpoint_interval_s=None, idle_seal_s=None)
@@ -133,7 +135,7 @@ def _append_one(store: Store) -> None:
     store.ledger(1).append(b"one")
 
 
-@pytest.mark.parametrize(("add", "places"), [(_add_one, 40), (_append_one, 25)])
+@pytest.mark.parametrize(("add", "places"), [(_add_one, 60), (_append_one, 35)])
 def test_a_ctrl_c_anywhere_in_an_add_leaves_no_hole(add: Callable[[Store], None], places: int) -> None:
     number = 0
     while True:

@@ -150,6 +150,27 @@ def join_group(records: Iterable[bytes], size: int, seal: Seal, alignment: int) 
     return body + _CHECKSUM.pack(crc32c(body))
 
 
+def join_one(
+    front: bytes,
+    payload: bytes,
+    size: int,
+    place: tuple[int, int, int, int],
+    durable_up_to: JournalPosition,
+    alignment: int,
+) -> bytes:
+    """The same for a group of one record in two parts, in as few steps as can be: nearly every add writes it.
+
+    The place is journal id, salt, sequence and group start.
+    """
+    missing = -(place[3] + size) % alignment
+    if missing < _LEAST_PADDING:
+        missing += alignment
+    prefix = _PREFIX.pack(journal.PADDING, missing - journal.PREFIX_SIZE)
+    content = _SEAL.pack(MAGIC, VERSION, 0, *place, *durable_up_to, 1)
+    body = b"".join((front, payload, prefix, bytes(missing - _LEAST_PADDING), content))
+    return body + _CHECKSUM.pack(crc32c(body))
+
+
 def begin(seal: Seal) -> tuple[bytes, ...]:
     """What stands in front of the group's records."""
     return () if seal.flags is _NONE or not int(seal.flags) & _ATOMIC else (_ATOMIC_RECORD,)

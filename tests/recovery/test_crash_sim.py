@@ -42,7 +42,7 @@ def test_no_random_history_loses_what_was_answered(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_nor_between_the_pieces_of_a_group(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in {"_SMALL": 256, "_PAGE": 512, "_PIECE": 512}.items():
+    for name, size in {"SMALL": 256, "_PAGE": 512, "_PIECE": 512}.items():
         monkeypatch.setattr(journal_writer, name, size)
     whole = JournalWriter._write_piece
     sizes: list[int] = []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from stepped import Site, payloads
+from stepped import SMALL, Site, payloads
 
 from recovery.crashlab import Refused, Verb, When
+from storage.entry import DigestType
 from storage.errors import LedgerFenced, StoreFailed
 
 if TYPE_CHECKING:
@@ -109,6 +111,35 @@ def test_the_first_add_of_a_ledger_and_of_a_journal_takes_a_turn(monkeypatch: py
     assert turns.count == rolled + 1
     store.ledger(2).append(b"now it is")
     assert turns.count == rolled + 1
+
+
+@pytest.mark.parametrize("digest_type", [one for one in DigestType if one is not DigestType.CRC32C])
+def test_what_another_digest_protects_takes_a_turn(
+    digest_type: DigestType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site()
+    store = site.open()
+    ledger = store.ledger(1, digest=digest_type, password=b"password")
+    ledger.append(b"0")
+    turns = Turns(store, monkeypatch)
+    assert (ledger.append(b"1"), list(ledger.append_many([b"2", b"3"]))) == (1, [2, 3])
+    assert turns.count == 2
+    again = site.after_power_cut().ledger(1, digest=digest_type, password=b"password")
+    assert list(again.payloads()) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("size", [0, 1 << 10, (16 << 10) - 40, (16 << 10) - 39, 20 << 10])
+def test_of_any_size_it_is_the_same(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(config=replace(SMALL, journal_size=4 << 20))
+    store = site.open()
+    ledger = store.ledger(1)
+    ledger.append(b"0")
+    turns = Turns(store, monkeypatch)
+    ledger.append(b"x" * size)
+    assert turns.count == 0
+    ledger.append(b"behind it")
+    expected = [b"0", b"x" * size, b"behind it"]
+    assert payloads(store, 1) == payloads(site.after_power_cut(), 1) == expected
 
 
 def test_a_full_table_is_frozen_behind_the_add_that_fills_it() -> None:

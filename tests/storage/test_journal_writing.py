@@ -51,7 +51,7 @@ def written(
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_writer, "_SMALL", PAGE)
+    monkeypatch.setattr(journal_writer, "SMALL", PAGE)
     monkeypatch.setattr(journal_writer, "_PIECE", PIECE)
 
 
@@ -86,6 +86,32 @@ def test_no_page_is_written_twice_and_the_disk_begins_with_all_but_the_last_piec
         assert piece.stop > at
         at = piece.stop
     assert {piece.start % PAGE for piece in file.writes[1:]} <= {0}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(min_size=36, max_size=60), st.integers(0, 9000), ALIGNMENTS, st.integers(0, 3))
+def test_a_group_of_one_record_is_the_same_bytes_in_fewer_calls(
+    front: bytes, size: int, alignment: int, before: int
+) -> None:
+    payload = bytes(index % 251 for index in range(size))
+    files = []
+    for is_one in (True, False):
+        file = Watched()
+        writer = JournalWriter(file, 7, 0x5A17, alignment, 1 << 30)
+        durable_up_to = BEFORE
+        for number in range(before + 1):
+            parts = front, payload[number:]
+            record_size = sum(map(len, parts))
+            if is_one:
+                writer.write_one(*parts, record_size, durable_up_to)
+            else:
+                writer.write(Group(parts, 1, record_size), durable_up_to)
+            durable_up_to = writer.sync()
+        files.append(file)
+        assert writer.needs_vouching
+    one, other = (file.read(0, file.size()) for file in files)
+    assert one == other
+    assert one.count(front) > before
 
 
 def test_a_group_of_two_pieces_and_more_is_written_in_pieces() -> None:

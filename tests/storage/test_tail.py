@@ -50,6 +50,10 @@ def entries(records: object, verifier: Digester = CRC32C) -> list[Entry]:
     return found  # type: ignore[return-value]
 
 
+def settle(tail: Tail, run: Run) -> None:
+    tail.settle(run.last_id, run.length, run.confirmed)
+
+
 def entry(entry_id: int, length: int) -> Entry:
     return Entry(7, entry_id, NO_ENTRY, length, b"xy")
 
@@ -80,7 +84,7 @@ def test_only_what_is_settled_counts_as_confirmed() -> None:
     tail = claimed()
     run = tail.append([b"abc"], WRITER)
     assert entries(tail.append([b"d"], WRITER).records)[0].last_add_confirmed == NO_ENTRY
-    tail.settle(run)
+    settle(tail, run)
     assert entries(tail.append([b"e"], WRITER).records)[0].last_add_confirmed == 0
 
 
@@ -96,7 +100,7 @@ def test_what_is_appended_goes_behind_the_largest_id_that_was_placed() -> None:
     far = tail.place(entry(9, 50), WRITER)
     tail.place(entry(3, 20), WRITER)
     assert entries(tail.append([b"e"], WRITER).records) == [Entry(7, 10, -1, 51, b"e")]
-    tail.settle(far)
+    settle(tail, far)
     assert tail.end == LedgerEnd(9, 50)
 
 
@@ -108,10 +112,10 @@ def test_what_is_appended_goes_on_from_the_newest_copy_of_the_last_entry() -> No
 
 def test_the_end_never_goes_back() -> None:
     tail = claimed()
-    tail.settle(tail.place(entry(9, 50), WRITER))
-    tail.settle(tail.place(entry(3, 20), WRITER))
+    settle(tail, tail.place(entry(9, 50), WRITER))
+    settle(tail, tail.place(entry(3, 20), WRITER))
     assert tail.end == LedgerEnd(9, 50)
-    tail.settle(tail.place(entry(9, 60), WRITER))
+    settle(tail, tail.place(entry(9, 60), WRITER))
     assert tail.end == LedgerEnd(9, 60)
 
 
@@ -119,8 +123,8 @@ def test_the_largest_lac_that_an_entry_has_brought_is_seen_when_it_is_settled() 
     tail = claimed()
     run = tail.place(Entry(7, 9, 5, 50, b"xy"), WRITER)
     assert tail.lac_seen == NO_ENTRY
-    tail.settle(run)
-    tail.settle(tail.place(Entry(7, 10, 3, 60, b"xy"), WRITER))
+    settle(tail, run)
+    settle(tail, tail.place(Entry(7, 10, 3, 60, b"xy"), WRITER))
     assert tail.lac_seen == 5
 
 
@@ -367,7 +371,7 @@ def test_a_claim_of_which_nothing_was_durable_is_handed_back() -> None:
 def test_a_claim_with_an_entry_that_is_durable_stays() -> None:
     tail = Tail(7, EMPTY, NEW)
     tail.admit(WRITER)
-    tail.settle(tail.append([b"abc"], WRITER))
+    settle(tail, tail.append([b"abc"], WRITER))
     tail.hand_back(KNOWN)
     assert tail.is_claimed
     with pytest.raises(Unauthorized):
@@ -376,7 +380,7 @@ def test_a_claim_with_an_entry_that_is_durable_stays() -> None:
 
 def eventful() -> Tail:
     tail = Tail(7, LedgerEnd(9, 50), replace(FENCED, digest_type=DigestType.MAC, explicit_lac=b"packet"))
-    tail.settle(tail.place_bytes(Head(7, 10, 8, 60), bytes(60)))
+    settle(tail, tail.place_bytes(Head(7, 10, 8, 60), bytes(60)))
     tail.prefix.first_missing, tail.lost = 11, OSError("lost")
     return tail
 

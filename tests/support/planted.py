@@ -53,6 +53,7 @@ def _one(name: str, rule: str, file: str, old: str, new: str, *tests: str) -> Pl
 JOURNAL = "storage/journal_writer.py"
 JOURNALS = "storage/journals.py"
 COMMIT = "storage/commit.py"
+ALONE = "storage/alone.py"
 CHECKPOINT = "storage/checkpoint.py"
 LOGS = "storage/entry_logs.py"
 LOG = "storage/entrylog_writer.py"
@@ -98,6 +99,40 @@ PLANTED = (
         "                    self._insert(step)\n",
         "                    self._insert(step)\n                    yield\n"
         "                    self._journals.sync()\n",
+    ),
+    _one(
+        "alone-visible-before-sync",
+        "nothing is seen before its sync, of who meets nobody either",
+        ALONE,
+        "            journals.durable_up_to = journal.sync()\n"
+        "            journals.groups += 1\n"
+        "            active.insert_parts(tail.ledger_id, first_id, fronts, payloads, size)\n",
+        "            active.insert_parts(tail.ledger_id, first_id, fronts, payloads, size)\n"
+        "            journals.durable_up_to = journal.sync()\n"
+        "            journals.groups += 1\n",
+        "tests/storage/test_failures.py",
+    ),
+    _one(
+        "alone-past-those-who-wait",
+        "what waits has ids before what comes, and is written first",
+        ALONE,
+        "turn.waiting or load.runs or load.statements",
+        "turn.waiting or load.statements",
+        "tests/storage/test_adding_alone.py",
+    ),
+    _one(
+        "alone-no-latch-after-an-error",
+        "after an error of the disk nobody is answered, whoever has met it",
+        ALONE,
+        "                latch.failure, latch.is_open = latch.failure or error, False\n"
+        "            if not isinstance(error, Exception):\n"
+        "                raise\n"
+        "            latch.fail(error)\n",
+        "                tail.next_id, tail.next_length = first_id, tail.end.length\n"
+        "                journal._written_until = journal.end\n"
+        "            if not isinstance(error, Exception):\n"
+        "                raise\n",
+        "tests/storage/test_adding_alone.py",
     ),
     _one(
         "seal-vouches-for-itself",
