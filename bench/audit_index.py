@@ -29,7 +29,7 @@ from storage.codec import record, seal
 from storage.codec.seal import Seal
 from storage.entry import DigestType
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.position import START, JournalPosition
 from storage.posix_files import PosixDirectory
 

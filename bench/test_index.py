@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbIndex, LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.location_cache import LocationCache
 from storage.posix_files import PosixDirectory
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_benchmark.fixture import BenchmarkFixture
+
+    from storage.lmdb_index import LmdbIndex
 
 LEDGERS = 100
 CHANGES = 20

@@ -43,7 +43,7 @@ from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.journal_writer import NOTHING
 from storage.lastmark import mark_of
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.position import JournalPosition
 from storage.posix_files import PosixDirectory
 from storage.worker import ThreadWorker

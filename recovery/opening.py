@@ -32,7 +32,7 @@ from storage.entry_logs import EntryLogs
 from storage.journals import Journals, JournalShape, journal_ids
 from storage.lastmark import LastMark, newest_named
 from storage.latch import Latch
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.location_cache import LocationCache
 from storage.log_shelf import LogShelf
 from storage.mapped_file import open_mapped

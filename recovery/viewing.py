@@ -40,7 +40,7 @@ from storage.errors import CorruptionError, NewerFormat
 from storage.index import NoIndex
 from storage.lastmark import NoMark, mark_of, newest_named
 from storage.ledger_rows import LedgerRows
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.location_cache import LocationCache
 from storage.log_shelf import LogShelf
 from storage.memtable import Memtable, Slot, Tables

@@ -7,9 +7,9 @@ Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps 
     codec/     bytes to words and back, pure; one module for each format
     ports      files, index: what we ask of the outside, with the durability of each verb;
                worker, turnstile: the only threads
-    adapters   posix_files, mapped_file: the disk of a POSIX system; lmdb_index, lmdb_environment, gate;
-               page_sums, page_snapshot, lmdb_walk: what LMDB's file is held against; lmdb_leaves: what it
-               holds, read by hand; forks
+    adapters   posix_files, mapped_file: the disk of a POSIX system; lmdb_place, lmdb_index, lmdb_environment,
+               gate; page_sums, page_snapshot, lmdb_walk: what LMDB's file is held against; lmdb_leaves: what
+               it holds, read by hand; forks
     tools      window, resync: walking along a file, and finding the next record when lost;
                log_ids, location_cache, log_shelf
     parts      one thing on disk or in memory each: journals, journal_writer, journal_reader and its scans;

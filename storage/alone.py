@@ -57,7 +57,7 @@ class Alone:
         is_led = turnstile.is_led
         if is_led:
             return None  # as it would be under the lock, nearly always
-        me, first_id, has_begun, is_durable = who_asks(), NO_ENTRY, False, False
+        me, first_id, has_begun, is_durable, is_done = who_asks(), NO_ENTRY, False, False, False
         try:
             with turnstile.lock:
                 # Mostly all is as follows. What is not, a turn sees to.
@@ -105,11 +105,13 @@ class Alone:
             is_durable = True
             if active.size >= self._limits.memtable_size_max:
                 self._slot.freeze()
+            is_done = True
         except BaseException as error:
             if not has_begun:
                 raise
-            if not is_durable:
-                # Not by `fail`: a second Ctrl-C as that begins must not leave a gap in the ids.
+            if not is_done:
+                # Not by `fail`: a second Ctrl-C as that begins must not leave a gap in the ids, nor a table
+                # that is half frozen.
                 latch.failure, latch.is_open = latch.failure or error, False
             if not isinstance(error, Exception):
                 raise
@@ -122,9 +124,14 @@ class Alone:
                     turnstile.end_alone()
                     self._news.notify()
                 except BaseException:
-                    # A Ctrl-C: whoever has come meanwhile must not wait for ever.
-                    turnstile.end_alone()
-                    self._news.notify()
+                    # A Ctrl-C, or two: whoever has come meanwhile must not wait for ever.
+                    try:
+                        turnstile.end_alone()
+                        self._news.notify()
+                    except BaseException:
+                        turnstile.end_alone()
+                        self._news.notify()
+                        raise
                     raise
         if latch.failure is None:
             self._committer.on_turn()

@@ -120,7 +120,7 @@ def steps(load: Load, size_max: int) -> Iterable[Step]:
     """
     runs = load.runs
     if runs and load.size <= size_max and not load.statements:
-        return (Step(_group(runs, load.size), runs),)
+        return (Step(_group(runs), runs),)
     return _several(load, size_max)
 
 
@@ -144,19 +144,19 @@ def _several(load: Load, size_max: int) -> Iterator[Step]:
 
 def _groups(load: Load, size_max: int) -> Iterator[tuple[Group, Sequence[Run]]]:
     if load.runs and load.size <= size_max:
-        yield _group(load.runs, load.size), load.runs
+        yield _group(load.runs), load.runs
         return
     members: list[Run] = []
     size = 0
     for run in load.runs:
         for part in _parts(run, size_max):
             if members and size + part.size > size_max:
-                yield _group(members, size), members
+                yield _group(members), members
                 members, size = [], 0
             members.append(part)
             size += part.size
     if members:
-        yield _group(members, size), members
+        yield _group(members), members
 
 
 def _parts(run: Run, size_max: int) -> Iterator[Run]:
@@ -183,12 +183,14 @@ def _part(run: Run, part: slice, size: int, length: int) -> Run:
     return Run(run.tail, first_id, last_id, fronts, payloads, size, length, run.confirmed, whole=run)
 
 
-def _group(members: Sequence[Run], size: int) -> Group:
+def _group(members: Sequence[Run]) -> Group:
     if len(members) == 1:
-        return group_of(members[0].fronts, members[0].payloads, size)
+        return group_of(members[0].fronts, members[0].payloads, members[0].size)
     buffers: list[bytes] = []
-    count = 0
+    # Counted here: that of a load may be too large, where somebody was interrupted on the way into it.
+    count = size = 0
     for run in members:
+        size += run.size
         if run.first_id == run.last_id:  # so common that a call counts
             buffers += (run.fronts, run.payloads[0])
             count += 1

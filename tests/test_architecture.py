@@ -34,6 +34,7 @@ ADAPTERS = {
     "gate",
     "lmdb_environment",
     "lmdb_index",
+    "lmdb_place",
     "lmdb_leaves",
     "lmdb_walk",
     "mapped_file",

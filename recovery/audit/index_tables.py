@@ -22,7 +22,8 @@ from recovery.audit.tables import INDEX
 from recovery.audit.task import Pace
 from storage import filenames
 from storage.entry import ID_MAX
-from storage.lmdb_index import LmdbIndex, LmdbPlace
+from storage.lmdb_index import LmdbIndex
+from storage.lmdb_place import LmdbPlace
 from storage.position import LENGTH_WORD_SIZE
 from storage.posix_files import PosixDirectory
 

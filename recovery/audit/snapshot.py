@@ -23,7 +23,8 @@ from recovery.audit.links import make_links, remove_stale
 from storage import filenames, lastmark
 from storage.codec.mark import Mark
 from storage.filenames import FileKind
-from storage.lmdb_index import LmdbIndex, LmdbPlace, open_copy
+from storage.lmdb_index import LmdbIndex
+from storage.lmdb_place import LmdbPlace, open_copy
 from storage.outcome import Damaged, Flaw
 from storage.posix_files import is_locked_elsewhere
 

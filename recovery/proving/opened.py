@@ -15,7 +15,7 @@ from recovery.opening import Opening, Surroundings
 from recovery.proving.crew import Crew
 from storage.config import StoreConfig
 from storage.journal_writer import NOTHING
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.posix_files import PosixDirectory
 from storage.store import Store
 

@@ -86,7 +86,7 @@ def _remake(path: Path) -> tuple[Row, tuple[str, ...]]:
     from recovery.remaking import check_may_be_remade, remake
     from recovery.shell.demo_watch import Stage
     from storage import filenames
-    from storage.lmdb_index import LmdbPlace
+    from storage.lmdb_place import LmdbPlace
     from storage.posix_files import PosixDirectory
 
     if not path.is_dir():

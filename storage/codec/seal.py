@@ -167,6 +167,7 @@ def join_one(
         missing += alignment
     prefix = _PREFIX.pack(journal.PADDING, missing - journal.PREFIX_SIZE)
     content = _SEAL.pack(MAGIC, VERSION, 0, *place, *durable_up_to, 1)
+    assert len(front) + len(payload) == size, "the record is of that size"
     body = b"".join((front, payload, prefix, bytes(missing - _LEAST_PADDING), content))
     return body + _CHECKSUM.pack(crc32c(body))
 

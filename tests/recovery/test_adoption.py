@@ -28,7 +28,7 @@ from storage.codec.mark import Mark, Trailer
 from storage.entry import DigestType, Entry
 from storage.errors import CorruptionError, NewerFormat
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.outcome import Damaged
 from storage.position import START, EntryLocation, JournalPosition, LogPosition
 from storage.posix_files import PosixDirectory

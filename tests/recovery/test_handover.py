@@ -31,7 +31,7 @@ from storage.entry_logs import log_ids
 from storage.entrylog_reader import EntryLogReader
 from storage.errors import InvalidFormat, NotAStore, StoreError, StoreLocked
 from storage.journals import journal_ids
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.posix_files import PosixDirectory
 from storage.report import IndexFound
 

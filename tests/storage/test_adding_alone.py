@@ -214,3 +214,62 @@ def test_who_comes_meanwhile_leads_the_next_turn() -> None:
         assert not one.is_alive()
     assert store._parts.journals.groups == before + 2
     assert payloads(site.after_power_cut(), 1) == [b"0", b"1", b"later", b"later", b"later"]
+
+
+def test_two_ctrl_c_as_it_ends_leave_the_others_a_way_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Site().open()
+    ledger = store.ledger(1)
+    ledger.append(b"0")
+    turnstile = store._committer.turnstile
+    end, strikes = turnstile.end_alone, iter([KeyboardInterrupt, KeyboardInterrupt])
+
+    def struck() -> None:
+        for strike in strikes:
+            raise strike
+        end()
+
+    monkeypatch.setattr(turnstile, "end_alone", struck)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.append(b"1")
+    other = threading.Thread(target=ledger.append, args=(b"2",), daemon=True)
+    other.start()
+    other.join(10)
+    assert payloads(store, 1) == [b"0", b"1", b"2"]
+
+
+def test_a_ctrl_c_as_it_freezes_a_table_stops_the_store_as_it_would_in_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site()
+    store = site.open()
+    ledger = store.ledger(1)
+    ledger.append(b"0")
+
+    def struck() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store._parts.slot, "freeze", struck)
+    written = [b"0"]
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the add that fills the table
+        while True:
+            written.append(bytes(20 << 10))
+            ledger.append(written[-1])
+    monkeypatch.undo()
+    with pytest.raises(StoreFailed) as told:
+        ledger.append(b"behind it")
+    assert isinstance(told.value.__cause__, KeyboardInterrupt)
+    assert payloads(site.after_kill(), 1) == written
+
+
+def test_what_a_turn_counts_too_much_is_not_in_its_group() -> None:
+    site = Site()
+    store = site.open()
+    ledgers = [store.ledger(number) for number in (1, 2)]
+    store._committer.turnstile.open.load.size += 100  # as of somebody who was interrupted on the way in
+    store._parts.adding.append(ledgers[0]._tail(), ledgers[0]._access, [b"0"])
+    store._committer.turnstile.open.load.size += 100
+    futures = [ledger.submit(b"1") for ledger in ledgers]
+    store._flush()
+    assert [future.result(10) for future in futures] == [1, 0]
+    again = site.after_power_cut()
+    assert [payloads(again, number) for number in (1, 2)] == [[b"0", b"1"], [b"1"]]

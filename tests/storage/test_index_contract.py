@@ -13,7 +13,7 @@ from recovery.crashlab import SimulatedDisk
 from storage.entry import ID_MAX, DigestType
 from storage.index import NoIndex
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.outcome import Damaged
 from storage.position import JournalPosition, LogPosition
 from storage.posix_files import PosixDirectory

@@ -17,7 +17,8 @@ from lmdb_images import PAGE, fill, head_of, live_pages, unsynced
 
 from storage.index_state import IndexState
 from storage.lmdb_environment import LmdbEnvironment
-from storage.lmdb_index import LmdbIndex, LmdbPlace
+from storage.lmdb_index import LmdbIndex
+from storage.lmdb_place import LmdbPlace
 from storage.outcome import Damaged, Flaw
 from storage.posix_files import PosixDirectory, PosixWriteFile, open_file
 
@@ -89,7 +90,7 @@ from random import Random
 import lmdb
 from storage import posix_files
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.outcome import Damaged
 from storage.posix_files import PosixDirectory
 
@@ -395,7 +396,7 @@ WRITING = """
 import sys
 from itertools import count
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.posix_files import PosixDirectory
 
 index = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1], 1 << 20).open()

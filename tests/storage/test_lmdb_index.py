@@ -24,7 +24,8 @@ from storage.codec import row as row_codec
 from storage.index import NoIndex
 from storage.index_state import IndexState
 from storage.lmdb_environment import Batch, LmdbEnvironment, Run
-from storage.lmdb_index import LmdbIndex, LmdbPlace
+from storage.lmdb_index import LmdbIndex
+from storage.lmdb_place import LmdbPlace
 from storage.outcome import Damaged, Flaw
 from storage.page_snapshot import Snapshot
 from storage.page_sums import PageSums
@@ -266,7 +267,7 @@ def is_over(transaction: lmdb.Transaction[bytes]) -> bool:
 NO_MEMORY = """
 import resource, sys
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.posix_files import PosixDirectory
 
 index = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1], 1 << 30).open()
@@ -720,7 +721,7 @@ COMMITTING = """
 import sys
 from itertools import count
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.posix_files import PosixDirectory
 from storage.row import LedgerRow
 
@@ -762,7 +763,7 @@ def test_a_killed_process_leaves_whole_changes(
 
 READING = """
 import sys
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.posix_files import PosixDirectory
 
 index = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1]).open()
@@ -796,7 +797,7 @@ def test_a_reader_that_was_killed_keeps_no_page_from_being_used_again(
 TOO_LARGE = """
 import resource, sys
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.posix_files import PosixDirectory
 
 index = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1]).open()
@@ -828,7 +829,7 @@ def test_a_commit_that_the_system_refuses_is_its_error_and_changes_nothing(
 MADE = """
 import sys
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.posix_files import PosixDirectory
 
 draft = LmdbPlace(PosixDirectory(sys.argv[1]), sys.argv[1]).draft()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from recovery.verify.runs import mix
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbIndex, LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.posix_files import PosixDirectory
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from recovery.verify.runs import Runs
+    from storage.lmdb_index import LmdbIndex
 
 
 def made(path: Path) -> LmdbIndex:

@@ -13,7 +13,8 @@ from memory import MemoryFile
 from storage import lmdb_walk, page_sums
 from storage.codec import lmdb_meta
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbIndex, LmdbPlace
+from storage.lmdb_index import LmdbIndex
+from storage.lmdb_place import LmdbPlace
 from storage.page_sums import Head
 from storage.posix_files import PosixDirectory
 from storage.row import LedgerRow

@@ -491,7 +491,7 @@ PLANTED = (
     _one(
         "index-made-in-place",
         "the index is made aside, and appears whole",
-        "storage/lmdb_index.py",
+        "storage/lmdb_place.py",
         "        environment = make_environment(self._path / _DRAFT, self._map_size)\n",
         "        inner = self._directory.directory(filenames.INDEX)\n"
         "        inner.make()\n"
@@ -502,7 +502,7 @@ PLANTED = (
     _one(
         "index-name-not-synced",
         "the index's name is durable before anybody relies on it",
-        "storage/lmdb_index.py",
+        "storage/lmdb_place.py",
         "        # Before anybody relies on it: LMDB never syncs a directory.\n"
         "        self._directory.sync()\n",
         "",

@@ -23,7 +23,7 @@ from storage.entry import DigestType
 from storage.filenames import FileKind
 from storage.index import NoIndex
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbPlace
+from storage.lmdb_place import LmdbPlace
 from storage.outcome import Damaged
 from storage.position import START, JournalPosition
 from storage.posix_files import PosixDirectory

@@ -14,7 +14,8 @@ from storage import filenames, page_sums
 from storage.codec import index_state as state_codec
 from storage.codec import page_sums as sums_codec
 from storage.lmdb_environment import Batch, Run
-from storage.lmdb_index import LmdbIndex, LmdbPlace
+from storage.lmdb_index import LmdbIndex
+from storage.lmdb_place import LmdbPlace
 from storage.outcome import Damaged
 from storage.posix_files import PosixDirectory
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from recovery.audit import index_copy
 from storage import filenames, page_sums
 from storage.index_state import IndexState
-from storage.lmdb_index import LmdbIndex, LmdbPlace, open_copy
+from storage.lmdb_index import LmdbIndex
 from storage.lmdb_leaves import DATA
+from storage.lmdb_place import LmdbPlace, open_copy
 from storage.outcome import Damaged
 from storage.posix_files import PosixDirectory
 

@@ -22,7 +22,8 @@ from storage.codec import entrylog
 from storage.codec.mark import Mark
 from storage.config import StoreConfig
 from storage.index import NoIndex
-from storage.lmdb_index import LmdbIndex, open_copy
+from storage.lmdb_index import LmdbIndex
+from storage.lmdb_place import open_copy
 from storage.outcome import Damaged
 from storage.posix_files import PosixDirectory, open_file
 
