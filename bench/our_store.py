@@ -62,13 +62,13 @@ class Ours(Adder):
     def writer(self, number: int) -> Callable[[], object]:
         if self.work.batch == 1:
             append, payloads = self._store.ledger(number + 1).append, self.work.each()
-            return lambda: append(next(payloads))
+            return map(append, payloads).__next__
         batches = self.work.batches()
         if self.work.ledgers > 1:
             ledgers = map(self._store.ledger, self.work.ledger_ids(number))
             return lambda: next(ledgers).append_many(next(batches))
         append_many = self._store.ledger(number + 1).append_many
-        return lambda: append_many(next(batches))
+        return map(append_many, batches).__next__
 
     def shut(self) -> None:
         self._store.close()
@@ -101,7 +101,7 @@ class OursAsync(Adder):
 
     def _call(self, number: int) -> Callable[[], Awaitable[object]]:
         append, payloads = self._store.ledger(number + 1).append, self.work.each()
-        return lambda: append(next(payloads))
+        return map(append, payloads).__next__
 
     def shut(self) -> None:
         self._runner.run(self._end.aclose())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections import deque
+from functools import partial
 from itertools import count, repeat
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -80,10 +81,14 @@ def keys_of(ledger_id: int, entry_ids: Iterable[int]) -> Iterator[bytes]:
 class _Peer(Adder):
     def writer(self, number: int) -> Callable[[], object]:
         if self.work.batch == 1:
-            keys, payloads, put = keys_of(number + 1, count()), self.work.each(), self.put
-            return lambda: put(next(keys), next(payloads))
+            # By `map`: no function of ours stands between the clock and what is timed.
+            return self.puts(keys_of(number + 1, count()), self.work.each()).__next__
         runs, batches, write = self.work.runs(number), self.work.batches(), self.write
         return lambda: write(keys_of(*next(runs)), next(batches))
+
+    def puts(self, keys: Iterator[bytes], payloads: Iterator[bytes]) -> Iterator[object]:
+        """One entry after the other, each durable when it was asked for."""
+        return map(self.put, keys, payloads)
 
     def put(self, key: bytes, payload: bytes) -> None:
         """One entry, durable when it returns."""
@@ -100,6 +105,9 @@ class LevelDb(_Peer):
     def __init__(self, place: Path, write_buffer: int | None = None, **work: int) -> None:
         super().__init__(**work)
         self._database = open_leveldb(place / "db", write_buffer)
+
+    def puts(self, keys: Iterator[bytes], payloads: Iterator[bytes]) -> Iterator[object]:
+        return map(partial(self._database.put, sync=True), keys, payloads)
 
     def put(self, key: bytes, payload: bytes) -> None:
         self._database.put(key, payload, sync=True)
@@ -123,6 +131,9 @@ class RocksDb(_Peer):
         self._options = rocksdict.WriteOptions()
         self._options.sync = True
         self._batch = rocksdict.WriteBatch
+
+    def puts(self, keys: Iterator[bytes], payloads: Iterator[bytes]) -> Iterator[object]:
+        return map(self._database.put, keys, payloads, repeat(self._options))
 
     def put(self, key: bytes, payload: bytes) -> None:
         self._database.put(key, payload, self._options)
