@@ -43,7 +43,7 @@ crash: setup ## crash the store in every way the laboratory knows, real power cu
 crash-quick: setup ## the same for three minutes
 	$(BIN)/ledgerstore crash run --budget 3m --out .crash $(CRASH)
 
-mutants: setup ## plant seventy bugs in copies of the code, and see that each is found (eight minutes)
+mutants: setup ## plant eighty bugs in copies of the code, and see that each is found (eight minutes)
 	$(BIN)/python tests/support/mutants.py --quick $(MUTANTS)
 
 mutation-score: setup ## the same, asking the crash laboratory first; writes docs/mutants.json (fifteen minutes)

@@ -21,7 +21,7 @@ from read_shares import reads
 from rich.console import Console
 from rich.table import Table
 from scratch import scratch
-from shares import coroutines, one_writer
+from shares import coroutines, one_writer, one_writer_of_raw
 from slowest import slowest
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ def main() -> None:
         name = f"1 of {_COROUTINES} coroutines"
         rows[name] = list(coroutines(place / name, _COROUTINES, asked.rounds, 24 * _MIB // part))
         _show_parts(console, rows)
+        share = one_writer_of_raw(place / "share", 200 // part, 100)
+        console.print(f"an add of 1 KB, unwatched, a hundred in turn with the raw limit: {share:.2f} of it")
         _show_reads(console, reads(place / "reads", asked.rounds, 50_000 // part))
         _show_slowest(console, *slowest(place / "slowest", 6000 // part))
         alone = beside(place / "alone", 6000 // part, names=())

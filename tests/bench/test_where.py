@@ -8,7 +8,7 @@ import pytest
 import raw
 from beside import Writer, beside
 from read_shares import reads
-from shares import coroutines, one_writer
+from shares import coroutines, one_writer, one_writer_of_raw
 from slowest import slowest
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ def test_an_add_is_its_write_its_sync_and_what_is_computed(tmp_path: Path) -> No
         assert one.raw > 0
         assert min(one.write, one.sync, one.computed) > 0
         assert one.write + one.sync + one.computed == pytest.approx(one.ours)
+
+
+@pytest.mark.skipif(bool(raw.why_not()), reason="there is no C compiler")
+def test_an_add_is_held_against_the_raw_limit_in_turns(tmp_path: Path) -> None:
+    assert one_writer_of_raw(tmp_path, 3, 20) > 0
 
 
 def test_a_read_takes_longer_than_what_it_is_made_of(tmp_path: Path) -> None:
