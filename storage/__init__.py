@@ -1,31 +1,37 @@
-"""ledgerstore's storage: the files of a bookie, and the parts that read and write them.
+"""The storage engine of ledgerstore: it reads and writes the files of a bookie.
 
-Its rooms, each seeing only those before it; `tests/test_architecture.py` keeps it so:
+The folders in the order in which they are best read. A folder imports itself and folders of smaller steps,
+and none of its own step; `tests/test_architecture.py` states the same as data.
 
-    words      entry, row, access, position, outcome, errors, filenames, index_state, latch, patience, report;
-               config, with bookkeeper_conf and properties: a bookie's settings
-    codec/     bytes to words and back, pure; one module for each format
-    ports      files, index: what we ask of the outside, with the durability of each verb;
-               worker, turnstile: the only threads
-    adapters   posix_files, mapped_file: the disk of a POSIX system; lmdb_place, lmdb_index, lmdb_environment,
-               gate; page_sums, page_snapshot, lmdb_walk: what LMDB's file is held against; lmdb_leaves: what
-               it holds, read by hand; forks
-    tools      window, resync: walking along a file, and finding the next record when lost;
-               log_ids, location_cache, log_shelf
-    parts      one thing on disk or in memory each: journals, journal_writer, journal_reader and its scans;
-               entry_logs, entrylog_writer, entrylog_reader; memtable (of entries), tail, lastmark,
-               ledger_rows, cookie
-    movers     commit (with grouping, entrance, alone and adding), warden, registry, checkpoint, reading,
-               scanning, chores: where the order stands
-    door       store, ledger, bookie, with request and presence, parts; aio: the same, awaited
+    1   errors         all errors that are raised
+    2   entry/         an entry: its model, digest and bytes; batches of entries; what a read can find
+    3   config         the settings of a store; with bookkeeper_conf, which reads a bookie's configuration
+    4   disk/          the verbs that a file system must have, the POSIX implementation, file names, cookies
+        runtime/       the state of a store, its log messages, background workers, forks
+    5   journal/       the write-ahead log: groups of records and their seals, and what a crash leaves of them
+        entrylog/      the logs that hold the entries after a checkpoint
+        memtable/      the entries that are in the journals and not yet in entry logs
+        index/         the locations of entries in the entry logs; `lmdb/` is the implementation
+    6   ledgers/       the metadata of ledgers, and the state of each ledger that is written
+    7   commit/        how a group of adds becomes durable and visible; fences and deletes
+        read/          one entry, and ranges of entries, wherever they are
+    8   checkpoint/    moves a full table to entry logs and index; the lastMark file
+    9   gc/            which logs are mostly dead, the moves of what lives in them, and their removal
+    10  store, ledger, bookie, follower, stats and the other modules beside this one: the public classes
+    11  aio/           the same store for coroutines
+    12  cluster/       the network and the metadata of a cluster; `import storage` loads none of it
 
-It never looks at `recovery`.
+`format.py` and `*_format.py` are the only modules that know bytes, and they are pure. Nothing in `storage`
+imports `recovery`.
 """
 
 from storage._version import __version__
 from storage.config import ReadMode, StoreConfig
-from storage.entry import DigestType, Entry
+from storage.entry.model import DigestType, Entry
+from storage.entry.position import EntryLocation, JournalPosition, LogPosition
+from storage.entry.read_result import Damaged, EndOfData, Flaw, Torn
 from storage.errors import (
+    AlreadyOpen,
     AnswerUnknown,
     CorruptionError,
     DigestDiffers,
@@ -33,12 +39,14 @@ from storage.errors import (
     DigestUnknown,
     DiskFull,
     EntryTooLarge,
+    EntryTruncated,
     EntryUnreadable,
     ForeignStore,
     ForkedStore,
     InvalidConfig,
     InvalidEntry,
     InvalidFormat,
+    LacBeyondEnd,
     LedgerFenced,
     LedgerUnproven,
     NewerFormat,
@@ -47,18 +55,20 @@ from storage.errors import (
     NotAStore,
     OtherLoop,
     Overloaded,
+    ReentrantCall,
     StoreClosed,
     StoreError,
     StoreFailed,
     StoreLocked,
     Unauthorized,
 )
-from storage.outcome import Damaged, EndOfData, Flaw, Torn
-from storage.position import EntryLocation, JournalPosition, LogPosition
-from storage.report import IndexFound, OpenReport, ReplayProgress, TornTail
+from storage.open_report import IndexFound, OpenReport, ReplayProgress, TornTail
+from storage.stats import CheckpointStats, FileStats, MemtableStats, StoreStats
 
 __all__ = [
+    "AlreadyOpen",
     "AnswerUnknown",
+    "CheckpointStats",
     "CorruptionError",
     "Damaged",
     "DigestDiffers",
@@ -70,7 +80,9 @@ __all__ = [
     "Entry",
     "EntryLocation",
     "EntryTooLarge",
+    "EntryTruncated",
     "EntryUnreadable",
+    "FileStats",
     "Flaw",
     "ForeignStore",
     "ForkedStore",
@@ -79,9 +91,11 @@ __all__ = [
     "InvalidEntry",
     "InvalidFormat",
     "JournalPosition",
+    "LacBeyondEnd",
     "LedgerFenced",
     "LedgerUnproven",
     "LogPosition",
+    "MemtableStats",
     "NewerFormat",
     "NoSuchEntry",
     "NoSuchLedger",
@@ -90,12 +104,14 @@ __all__ = [
     "OtherLoop",
     "Overloaded",
     "ReadMode",
+    "ReentrantCall",
     "ReplayProgress",
     "StoreClosed",
     "StoreConfig",
     "StoreError",
     "StoreFailed",
     "StoreLocked",
+    "StoreStats",
     "Torn",
     "TornTail",
     "Unauthorized",

@@ -1,281 +1,311 @@
-"""Everything this package raises, as one small tree.
+"""All errors that this package raises.
 
     StoreError
     ├── the caller's mistake, or bad timing: nothing was stored, nothing is broken
-    │   ├── InvalidEntry          an entry that no file could hold
-    │   │   ├── EntryTooLarge     larger than this store takes
-    │   │   └── DigestMismatch    it has been damaged on its way here
+    │   ├── InvalidEntry          an entry that no file can hold
+    │   │   ├── EntryTooLarge     larger than this store accepts
+    │   │   └── DigestMismatch    the entry was damaged before it arrived
     │   ├── InvalidFormat         a request to write what the format forbids
-    │   ├── InvalidConfig         a setting that could not work
+    │   ├── InvalidConfig         a setting that cannot work
     │   ├── NoSuchLedger          also a KeyError
     │   ├── NoSuchEntry           also a KeyError
-    │   ├── LedgerFenced          no more ordinary adds: another has taken the ledger over
-    │   ├── Unauthorized          not the password that the ledger was made with
-    │   │   └── LedgerUnproven    nothing tells what its password was
+    │   │   └── EntryTruncated    it was there, and was given up by `truncate`
+    │   ├── LedgerFenced          no more ordinary adds: another client has taken the ledger over
+    │   ├── Unauthorized          another password than the one that the ledger was made with
+    │   │   └── LedgerUnproven    the ledger's key is lost, so no password can be checked
     │   ├── DigestDiffers         the ledger has another digest type
-    │   ├── DigestUnknown         nothing tells its digest type: it has to be named
-    │   ├── StoreLocked           another process owns the directory
+    │   ├── DigestUnknown         the ledger's digest type is not known and has to be passed
+    │   ├── LacBeyondEnd          a last add confirmed that is larger than the id of the last entry
+    │   ├── StoreLocked           another process has the directory open
+    │   │   └── AlreadyOpen       this process has the directory open
     │   ├── NotAStore             a directory that holds something else
     │   ├── NewerFormat           written by a later version of this package
-    │   ├── ForeignStore          a bookie's directory, and never one of ours
+    │   ├── ForeignStore          a bookie's directory that was never one of our stores
     │   ├── StoreClosed           used after its close
     │   ├── ForkedStore           used in a fork of the process that opened it
+    │   ├── ReentrantCall         a signal handler adds while its thread is inside of an add
     │   ├── OtherLoop             awaited on another event loop than the one that opened it
     │   └── Overloaded            the disk is slower than the adds, for too long
     ├── the disk failing
     │   ├── StoreFailed           a write or a sync failed: no more adds, reads go on
     │   └── DiskFull              also an OSError; adds resume when there is space
     └── durable bytes that are wrong
-        ├── AnswerUnknown         it is not there, and may have been: neither found nor missing
+        ├── AnswerUnknown         not found, but it may have existed: neither found nor missing
         ├── EntryUnreadable       it was acknowledged and is damaged: never "missing"
-        └── CorruptionError       the store refuses to open, rather than lose what it acknowledged
+        └── CorruptionError       the store refuses to open, because it would lose acknowledged data
+
+`ClusterError`, another branch, is that of everything on the network: `storage.cluster.errors` draws it.
 
 Any other trouble with the disk is an `OSError`, raised by the file layer as the system gave it. Damage that a
-reader *meets* is not raised at all: it is a value (`storage.outcome`).
+reader finds is a value and not an exception (`storage.entry.read_result`).
 
-An error's `args` are what it was made of, not its sentence: so it keeps its attributes from one process to
-another.
+An error's `args` are the values of its fields, in their order, and not its message. So an error that is
+pickled keeps its attributes.
 """
 
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING, ClassVar, TypeVar, dataclass_transform
+
+_Kind = TypeVar("_Kind", bound="type[StoreError]")
 
 
 class StoreError(Exception):
-    """The root: `except StoreError` catches whatever this package raises on purpose."""
+    """The base class of all errors that this package raises. Errors of the system stay `OSError`s.
+
+    A subclass declares its fields as annotations, and its message as a template of them. The fields are the
+    elements of `args`, so that raising an error costs no call of a constructor in Python.
+    """
+
+    fields: ClassVar[tuple[str, ...]] = ()
+    text: ClassVar[str] = ""
+
+    # Hidden from type checkers, because for them a class with `__getattr__` has every attribute.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            if name not in self.fields:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return self.args[self.fields.index(name)]
+
+    def __str__(self) -> str:
+        if not self.text:
+            return super().__str__()
+        return self.text.format(**dict(zip(self.fields, self.args, strict=True)))
+
+
+@dataclass_transform(eq_default=False)
+def _with_fields(kind: _Kind) -> _Kind:
+    """Make the annotations of an error class its fields, in the order of the positional arguments.
+
+    Type checkers treat the class as a dataclass. It is none, because compiling a constructor for each class
+    would add a tenth to the time that `import storage` takes.
+    """
+    kind.fields = tuple(kind.__annotations__)
+    return kind
 
 
 # the caller's mistake, or bad timing
 
 
 class InvalidEntry(StoreError, ValueError):
-    """An entry with an id, length or payload that no file could hold."""
+    """An entry with an id, length or payload that no file can hold."""
 
 
+@_with_fields
 class EntryTooLarge(InvalidEntry):
     """An entry of more bytes, head and digest included, than `entry_size_max`; nothing was stored."""
 
-    def __init__(self, size: int, limit: int) -> None:
-        super().__init__(size, limit)
-        self.size = size
-        self.limit = limit
-
-    def __str__(self) -> str:
-        return f"an entry of {self.size} bytes, head and digest included; the limit is {self.limit}"
+    size: int
+    limit: int
+    text = "an entry of {size} bytes, head and digest included; the limit is {limit}"
 
 
+@_with_fields
 class DigestMismatch(InvalidEntry):
-    """The digest that the entry came with does not belong to its bytes; nothing was stored."""
+    """The digest that came with the entry does not match its bytes; nothing was stored."""
 
-    def __init__(self, ledger_id: int, entry_id: int) -> None:
-        super().__init__(ledger_id, entry_id)
-        self.ledger_id = ledger_id
-        self.entry_id = entry_id
-
-    def __str__(self) -> str:
-        return f"the digest of entry {self.entry_id} of ledger {self.ledger_id} does not belong to its bytes"
+    ledger_id: int
+    entry_id: int
+    text = "the digest of entry {entry_id} of ledger {ledger_id} does not match its bytes"
 
 
 class InvalidFormat(StoreError, ValueError):
     """A request to write bytes that the file format forbids."""
 
 
+@_with_fields
 class InvalidConfig(StoreError, ValueError):
-    """A setting that could not work; `name` says which, and where it was read if it came from a file."""
+    """A setting that cannot work. `name` includes file, line and key if it was read from a file."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
-        self.name = name
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.reason}"
+    name: str
+    reason: str
+    text = "{name}: {reason}"
 
 
+@_with_fields
 class NoSuchLedger(StoreError, KeyError):
     """No ledger of that id was ever written here, or it was deleted."""
 
-    def __init__(self, ledger_id: int) -> None:
-        super().__init__(ledger_id)
-        self.ledger_id = ledger_id
-
-    def __str__(self) -> str:
-        return f"there is no ledger {self.ledger_id}"
+    ledger_id: int
+    text = "there is no ledger {ledger_id}"
 
 
+@_with_fields
 class NoSuchEntry(StoreError, KeyError):
-    """The ledger has no entry of that id: certain, as opposed to `EntryUnreadable`."""
+    """The ledger certainly has no entry of that id, unlike `EntryUnreadable`."""
 
-    def __init__(self, ledger_id: int, entry_id: int) -> None:
-        super().__init__(ledger_id, entry_id)
-        self.ledger_id = ledger_id
-        self.entry_id = entry_id
-
-    def __str__(self) -> str:
-        return f"ledger {self.ledger_id} has no entry {self.entry_id}"
+    ledger_id: int
+    entry_id: int
+    text = "ledger {ledger_id} has no entry {entry_id}"
 
 
+@_with_fields
+class EntryTruncated(NoSuchEntry):
+    """The entry is before the first one that was not truncated: it is certainly gone, and for ever."""
+
+    ledger_id: int
+    entry_id: int
+    first_entry_id: int
+    text = "entry {entry_id} of ledger {ledger_id} was truncated: its entries begin at {first_entry_id}"
+
+
+@_with_fields
 class LedgerFenced(StoreError):
-    """Another has taken the ledger over: it takes no adds but those of a recovery. Nothing was stored."""
+    """The ledger was fenced: it accepts no adds except those of a recovery. Nothing was stored."""
 
-    def __init__(self, ledger_id: int) -> None:
-        super().__init__(ledger_id)
-        self.ledger_id = ledger_id
-
-    def __str__(self) -> str:
-        return f"ledger {self.ledger_id} is fenced: it takes no more entries"
+    ledger_id: int
+    text = "ledger {ledger_id} is fenced: it takes no more entries"
 
 
+@_with_fields
 class Unauthorized(StoreError):
     """The password, or the key made of it, is not the one that the ledger was made with."""
 
-    def __init__(self, ledger_id: int) -> None:
-        super().__init__(ledger_id)
-        self.ledger_id = ledger_id
-
-    def __str__(self) -> str:
-        return f"ledger {self.ledger_id} was made with another password"
+    ledger_id: int
+    text = "ledger {ledger_id} was made with another password"
 
 
 class LedgerUnproven(Unauthorized):
-    """No journal that is left holds the ledger's key, so nobody can be told from its writer: reads only."""
+    """No remaining journal holds the ledger's key, so no writer can be authorized: reads only."""
 
-    def __str__(self) -> str:
-        return (
-            f"no journal that is left holds the key of ledger {self.ledger_id}: "
-            "it can be read, and takes no more entries"
-        )
+    text = "no remaining journal holds the key of ledger {ledger_id}, so the ledger can only be read"
 
 
+@_with_fields
 class DigestDiffers(StoreError, ValueError):
-    """The ledger's entries are protected in another way than was asked for; `recorded` says how."""
+    """The ledger has another digest type than the caller passed; `recorded` is the ledger's."""
 
-    def __init__(self, ledger_id: int, recorded: str) -> None:
-        super().__init__(ledger_id, recorded)
-        self.ledger_id = ledger_id
-        self.recorded = recorded
-
-    def __str__(self) -> str:
-        return f"the entries of ledger {self.ledger_id} are protected by {self.recorded}"
+    ledger_id: int
+    recorded: str
+    text = "the entries of ledger {ledger_id} are protected by {recorded}"
 
 
+@_with_fields
 class DigestUnknown(StoreError, ValueError):
-    """Nothing tells how the ledger's entries are protected, nor where their payloads begin."""
+    """The digest type of the ledger's entries is not known, so it is not known where payloads begin."""
 
-    def __init__(self, ledger_id: int) -> None:
-        super().__init__(ledger_id)
-        self.ledger_id = ledger_id
+    ledger_id: int
+    text = "the digest type of ledger {ledger_id} is not known: pass it as digest="
+
+
+@_with_fields
+class LacBeyondEnd(StoreError, ValueError):
+    """A last add confirmed after the ledger's last entry. Readers would wait for that entry for ever."""
+
+    ledger_id: int
+    last_add_confirmed: int
+    last_entry_id: int | None
 
     def __str__(self) -> str:
-        return f"nothing tells the digest type of ledger {self.ledger_id}: name it with digest="
+        end = "has no entry" if self.last_entry_id is None else f"ends at entry {self.last_entry_id}"
+        return f"ledger {self.ledger_id} {end}, so entry {self.last_add_confirmed} cannot be confirmed"
 
 
+@_with_fields
 class StoreLocked(StoreError):
     """Another process holds the directory's lock; nothing was changed."""
 
-    def __init__(self, path: str, pid: int | None) -> None:
-        super().__init__(path, pid)
-        self.path = path
-        self.pid = pid
+    path: str
+    pid: int | None
 
     def __str__(self) -> str:
         holder = f"process {self.pid}" if self.pid is not None else "another process"
         return f"{self.path} is in use by {holder}"
 
 
+class AlreadyOpen(StoreLocked):
+    """This process has the directory open already, often in a store that was never closed."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is already open in this process, {self.pid}: "
+            "close the store or view that has it open (one that was never closed stays open), or use that one"
+        )
+
+
+@_with_fields
 class NotAStore(StoreError):
-    """The directory is no store, and not empty either; nothing was changed."""
+    """The directory is neither a store nor empty; nothing was changed."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.path} is not a store: {self.reason}"
+    path: str
+    reason: str
+    text = "{path} is not a store: {reason}"
 
 
+@_with_fields
 class NewerFormat(StoreError):
-    """A later version of this package wrote `what`, and this one cannot read it; nothing was changed."""
+    """A later version of this package wrote `what`, and this version cannot read it; nothing was changed."""
 
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(path, what)
-        self.path = path
-        self.what = what
-
-    def __str__(self) -> str:
-        return f"{self.path} was written by a newer version: {self.what}"
+    path: str
+    what: str
+    text = "{path} was written by a newer version: {what}"
 
 
+@_with_fields
 class ForeignStore(StoreError):
-    """Only a bookie has written to the directory; `reason` says how it becomes ours. Nothing was changed."""
+    """Only a bookie has written to the directory. `reason` says how to import it. Nothing was changed."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"a bookie has written to {self.path}: {self.reason}"
+    path: str
+    reason: str
+    text = "a bookie has written to {path}: {reason}"
 
 
+@_with_fields
 class StoreClosed(StoreError):
-    """The store was closed: it takes nothing and answers nothing any more."""
+    """The store was closed: it accepts no more adds and no more reads."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"the store {self.path} is closed"
+    path: str
+    text = "the store {path} is closed"
 
 
+@_with_fields
 class ForkedStore(StoreError):
-    """This process is a fork of the one that opened the store, and shares nothing with it that is safe."""
+    """This process is a fork of the process that opened the store, and may not use it."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"the store {self.path} was opened before a fork: only the process that opened it may use it"
+    path: str
+    text = "the store {path} was opened before a fork; only the process that opened it may use it"
 
 
+@_with_fields
+class ReentrantCall(StoreError, RuntimeError):
+    """A signal handler adds to a store while its thread is inside an add to it; nothing was stored.
+
+    The interrupted add can continue only when the handler returns, so the new one would wait for ever.
+    """
+
+    path: str
+    text = "a signal handler must not add to {path}: its thread is inside an add to it"
+
+
+@_with_fields
 class OtherLoop(StoreError, RuntimeError):
-    """The store belongs to the event loop that opened it, and this is another; nothing was done."""
+    """The store belongs to the event loop that opened it, and this is another one; nothing was done."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"the store {self.path} was opened on another event loop: only there can it be awaited"
+    path: str
+    text = "the store {path} was opened on another event loop and can only be awaited there"
 
 
+@_with_fields
 class Overloaded(StoreError):
-    """Both tables stayed full for `throttle_timeout_s`; nothing was stored, and trying again is safe."""
+    """No room was found within `throttle_timeout_s`. Nothing was stored, and trying again is safe."""
 
-    def __init__(self, waited_s: float) -> None:
-        super().__init__(waited_s)
-        self.waited_s = waited_s
-
-    def __str__(self) -> str:
-        return f"both tables are full, and no checkpoint made room in {self.waited_s:g} s: nothing was stored"
+    waited_s: float
+    text = "both tables are full, and no checkpoint made room within {waited_s:g} s; nothing was stored"
 
 
 # the disk failing
 
 
+@_with_fields
 class StoreFailed(StoreError):
-    """A write or a sync failed, and this store writes no more; `__cause__` is the first error.
+    """A write or a sync failed, so this store writes no more; `__cause__` is the first error.
 
-    What was acknowledged stays readable. Of what was under way nobody knows: opening again finds out.
+    Acknowledged entries stay readable. Adds under way may be durable or not; the next opening decides it.
     """
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
     def __str__(self) -> str:
         why = f" after {self.__cause__!r}" if self.__cause__ is not None else ""
@@ -285,76 +315,102 @@ class StoreFailed(StoreError):
         )
 
     def __reduce__(self) -> tuple[type[StoreFailed], tuple[str], dict[str, object]]:
-        # Pickling forgets causes, and here the cause is half of what is told. Setting none hides a context.
+        # Pickling forgets the cause, which is half of the message. Do not set a cause of None, because
+        # setting any cause hides the context.
         cause = {"__cause__": self.__cause__} if self.__cause__ is not None else {}
         return type(self), (self.path,), {**self.__dict__, **cause}
 
 
-class DiskFull(StoreError, OSError):
-    """There is no space where the store lives: nothing was stored, and adds resume when there is."""
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The system's errors that become `DiskFull`."""
 
-    def __init__(self, path: str) -> None:
+
+class DiskFull(StoreError, OSError):
+    """There is no space on the store's file system. Nothing was stored, and adds resume when there is space.
+
+    `reason` states the limit if adds are refused before the disk is full; otherwise it is empty.
+    """
+
+    def __init__(self, path: str, reason: str = "") -> None:
         super().__init__(errno.ENOSPC, "no space left on the device", path)
         self.path = path
+        self.reason = reason
 
     def __str__(self) -> str:
+        if self.reason:
+            return f"{self.path} takes no adds: {self.reason}; nothing was stored"
         return f"no space left for {self.path}: nothing was stored, and adds resume when there is"
 
-    def __reduce__(self) -> tuple[type[DiskFull], tuple[str]]:
-        return type(self), (self.path,)
+    def __reduce__(self) -> tuple[type[DiskFull], tuple[str, str]]:
+        return type(self), (self.path, self.reason)
 
 
 # durable bytes that are wrong
 
 
+@_with_fields
 class AnswerUnknown(StoreError):
-    """What was asked for is not there, and whether it ever was cannot be told: something here was lost.
+    """It was not found, but it may have existed, because a part of this store was lost.
 
-    Not a `KeyError`: who takes it for missing would give up what another copy may have.
+    Not a `KeyError`, because a program that treats the entry as missing would give up an entry that another
+    copy may have.
     """
+
+    ledger_id: int
+    entry_id: int | None
 
     def __init__(self, ledger_id: int, entry_id: int | None = None) -> None:
         super().__init__(ledger_id, entry_id)
-        self.ledger_id = ledger_id
-        self.entry_id = entry_id
 
     def __str__(self) -> str:
         what = f"ledger {self.ledger_id}"
         what = what if self.entry_id is None else f"entry {self.entry_id} of {what}"
-        return f"{what} is not here, and may have been: something of this store was lost"
+        return f"{what} was not found, but may have existed, because a part of this store was lost"
 
 
+@_with_fields
 class EntryUnreadable(StoreError):
-    """The entry was acknowledged, and its bytes cannot be had: damaged, or the disk does not give them.
+    """The entry was acknowledged, and its bytes are damaged or cannot be read from the disk.
 
-    Not a `KeyError`: whoever treats a missing entry as normal must not take this for one. No file is named
-    where none was reached.
+    Not a `KeyError`, because a program that treats missing entries as normal must not take it for missing.
+    `file` is `None` if no file was read.
     """
+
+    ledger_id: int
+    entry_id: int
+    reason: str
+    file: str | None
+    offset: int | None
 
     def __init__(
         self, ledger_id: int, entry_id: int, reason: str, file: str | None = None, offset: int | None = None
     ) -> None:
         super().__init__(ledger_id, entry_id, reason, file, offset)
-        self.ledger_id = ledger_id
-        self.entry_id = entry_id
-        self.reason = reason
-        self.file = file
-        self.offset = offset
 
     def __str__(self) -> str:
         place = f" at {self.file}@{self.offset}" if self.file is not None else ""
         return f"entry {self.entry_id} of ledger {self.ledger_id} is unreadable{place}: {self.reason}"
 
 
+@_with_fields
 class CorruptionError(StoreError):
     """Bytes that were known to be durable are wrong or gone; `finding` is the stable id of such damage."""
 
-    def __init__(self, file: str, offset: int, reason: str, finding: str) -> None:
-        super().__init__(file, offset, reason, finding)
-        self.file = file
-        self.offset = offset
-        self.reason = reason
-        self.finding = finding
+    file: str
+    offset: int
+    reason: str
+    finding: str
 
     def __str__(self) -> str:
-        return f"{self.finding} {self.file}@{self.offset}: {self.reason}"
+        hint = _COPY_HINT if self.finding in _AS_IN_A_LIVE_COPY else ""
+        return f"{self.finding} {self.file}@{self.offset}: {self.reason}{hint}"
+
+
+_AS_IN_A_LIVE_COPY = frozenset({"MRK-001", "MRK-002", "MRK-003", "ELG-005"})
+"""Findings that a copy of a live store can cause: its files were copied at different moments, so a file may
+lack what another file states about it."""
+
+_COPY_HINT = (
+    "; a copy of a store that was open while it was copied can look like this and is no backup: "
+    "close the store before you copy it, or copy an atomic snapshot of the file system"
+)

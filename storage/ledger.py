@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
-from storage.codec import entry as entry_codec
-from storage.codec import record as record_codec
-from storage.codec.digest import Digester
-from storage.entry import ID_MAX, NO_ENTRY, DigestType, Entry
+from storage.commit.pending import PendingEntries, confirmed_by, confirmed_without_entries
+from storage.entry import format as entry_format
+from storage.entry import record_format as record_codec
+from storage.entry.digest import Digester
+from storage.entry.model import ID_MAX, NO_ENTRY, DigestType, Entry
+from storage.entry.read_result import MISSING, Missing, Unreadable
 from storage.errors import (
     AnswerUnknown,
     DigestDiffers,
     DigestUnknown,
-    EntryUnreadable,
-    ForkedStore,
+    EntryTruncated,
+    LacBeyondEnd,
     NoSuchEntry,
     NoSuchLedger,
-    StoreClosed,
     Unauthorized,
 )
-from storage.presence import exists, missing, waited_for
-from storage.request import OVERHEAD_MAX, check_id, checked_payload, overhead
-from storage.tail import EMPTY
-from storage.warden import confirmed_by
+from storage.follower import Follower
+from storage.ledgers.state import EMPTY
+from storage.read.points import unreadable
+from storage.validation import OVERHEAD_MAX, check_id, check_integer, checked_payload, overhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from storage.access import Access
-    from storage.codec.passage import Passage
-    from storage.parts import Parts
-    from storage.request import Payload
-    from storage.tail import Tail
+    from storage.engine import Engine
+    from storage.entry.batch import EntryBatch
+    from storage.entry.credentials import Access
+    from storage.ledgers.state import LedgerState
+    from storage.validation import Payload
 
 
 _CRC32C_TYPE = DigestType.CRC32C  # looked up once: for an enum's member that costs as much as a call
@@ -42,94 +42,98 @@ _CRC32C = Digester(_CRC32C_TYPE)
 
 
 class Ledger:
-    """One ledger of a store: append to it, read it, follow it. Cheap to make, and shared like its store."""
+    """One ledger of a store: append to it, read it, follow it. Cheap to make; threads may share it."""
 
     __slots__ = (
         "_access",
-        "_adding",
-        "_append_alone",
-        "_end",
+        "_commit",
+        "_engine",
         "_is_plain",
-        "_latch",
         "_logged",
         "_notice_submit",
-        "_parts",
-        "_plain",
         "_row",
         "_slot",
         "_small",
+        "_state",
+        "_store",
+        "_store_state",
+        "_stored",
         "id",
     )
 
     def __init__(
-        self, ledger_id: int, access: Access, parts: Parts, notice_submit: Callable[[], None]
+        self,
+        ledger_id: int,
+        access: Access,
+        engine: Engine,
+        notice_submit: Callable[[], None],
+        store: object,
     ) -> None:
+        """`store` is kept so that it is not collected, and closed, while the program uses this ledger."""
         check_id("ledger", ledger_id)
         self.id = ledger_id
         self._access = access
+        self._store = store
         self._notice_submit = notice_submit
-        self._parts = parts
-        self._adding = parts.adding
-        self._append_alone = parts.adding.alone.append
-        self._end: Tail | None = None
-        """Where it ends, as soon as anybody has asked: a store has one tail for each ledger."""
-        self._latch = parts.latch
-        self._row = parts.registry.find
-        self._slot = parts.slot
-        self._plain, self._logged = parts.reading.plain, parts.reading.logged
+        self._engine = engine
+        self._commit = engine.committer.commit
+        self._state: LedgerState | None = None
+        """`None` until the first use. A store has one state for each ledger."""
+        self._store_state = engine.store_state
+        self._row = engine.metadata.find
+        self._slot = engine.slot
+        self._stored, self._logged = engine.reader.entry, engine.reader.logged
         self._is_plain = access.digest_type in (None, DigestType.CRC32C)
         """Whether its caller has asked for no other digest type than nearly every ledger has."""
-        self._small = parts.config.entry_size_max - OVERHEAD_MAX
+        self._small = engine.config.entry_size_max - OVERHEAD_MAX
         """A payload up to here is never too large, however its entry is protected."""
 
     def __repr__(self) -> str:
-        return f"<Ledger {self.id} of {self._parts.path}>"
+        return f"<Ledger {self.id} of {self._engine.path}>"
 
     # ── adding ───────────────────────────────────────────────────────────────────────────────────────
 
     def append(self, payload: Payload) -> int:
-        """The id of the new entry, when a crash can no longer lose it."""
-        if not self._latch.is_open:
-            self._latch.check_writes()
+        """Append the payload; return the id of the new entry when a crash can no longer lose it."""
+        if not self._store_state.is_open:
+            self._store_state.check_writes()
         if not (type(payload) is bytes and len(payload) <= self._small):
             payload = self._checked(payload)
-        tail, access, payloads = self._end or self._tail(), self._access, (payload,)
-        entry_id = self._append_alone(tail, access, payloads)
-        return self._adding.append(tail, access, payloads) if entry_id is None else entry_id
+        work = PendingEntries(self._state or self._found_state(), self._access, (payload,))
+        self._commit(work)
+        return work.first_id
 
     def append_many(self, payloads: Iterable[Payload]) -> range:
-        """The ids of the new entries, consecutive, when a crash can no longer lose any of them.
+        """Append the payloads; return their consecutive ids when a crash can no longer lose any of them.
 
-        One sync for all. If together they are no more than `group_size_max`, a crash before the answer
-        leaves all of them or none; of more than that it, or a full disk, may leave the first ones.
+        All share one sync. If their sizes add up to `group_size_max` or less, a crash before the answer
+        leaves all of them or none. Of a larger batch, a crash or a full disk may leave only the first ones.
         """
-        self._latch.check_reads()
+        self._store_state.check_reads()
         checked = self._checked_all(list(payloads))
         if not checked:
             return range(0)
         if len(checked) >= record_codec.MANY:
-            record_codec.many_at_once()  # loaded before anybody waits for this add
-        tail, access = self._tail(), self._access
-        first_id = self._append_alone(tail, access, checked)
-        if first_id is None:
-            first_id = self._adding.append(tail, access, checked)
-        return range(first_id, first_id + len(checked))
+            record_codec.many_at_once()  # loaded before other threads wait for this add
+        work = PendingEntries(self._found_state(), self._access, checked)
+        self._commit(work)
+        return range(work.first_id, work.last_id + 1)
 
     def submit(self, payload: Payload) -> Future[int]:
-        """The id of the new entry as a future, done when a crash can no longer lose it.
+        """Append the payload; return a future of its id, done when a crash can no longer lose the entry.
 
-        Entries get their ids in the order of the calls. The sync is shared with whatever else is added
-        within `group_wait_s`.
+        Entries get their ids in the order of the calls. All adds of the next `group_wait_s` share one sync.
         """
-        self._latch.check_reads()
-        future = self._adding.submit(self.id, self._access, self._checked(payload))
+        self._store_state.check_reads()
+        payloads = (self._checked(payload),)
+        future = self._engine.submit(PendingEntries(self._found_state(), self._access, payloads))
         self._notice_submit()
         return future
 
     def _checked(self, payload: Payload) -> bytes:
         if type(payload) is bytes and len(payload) <= self._small:
             return payload
-        return checked_payload(payload, self._parts.config, self._overhead())
+        return checked_payload(payload, self._engine.config, self._overhead())
 
     def _checked_all(self, payloads: list[Payload]) -> Sequence[bytes]:
         # The usual case first, a third of the time: each is bytes, and the largest is not too large.
@@ -138,73 +142,98 @@ class Ledger:
         return [self._checked(payload) for payload in payloads]
 
     def _overhead(self) -> int:
-        digest_type = self._access.digest_type or self._parts.registry.digest_type(self.id)
+        digest_type = self._access.digest_type or self._engine.metadata.digest_type(self.id)
         return overhead(digest_type or DigestType.CRC32C)
 
     # ── taking it over, and giving it up ─────────────────────────────────────────────────────────────
 
     def fence(self) -> int | None:
-        """Closes the ledger to its writer for ever; the id of the last entry then, `None` if it has none.
+        """Close the ledger to appends for ever; return the id of its last entry, `None` if it has none.
 
-        Returns when no crash can open it again. What was added before can be read by then; adds that come
-        later are refused with `LedgerFenced`, but for those of `Store.bookie.recover`.
+        Returns when no crash can undo it. Everything appended before can be read by then. Later appends raise
+        `LedgerFenced`, except those of `Store.bookie.recover`.
         """
-        self._latch.check_reads()
-        self._parts.warden.fence(self.id, self._access)
+        self._store_state.check_reads()
+        self._engine.control.fence(self.id, self._access)
         return self.last_entry_id
 
     def set_explicit_lac(self, last_add_confirmed: int) -> None:
-        """Says up to where the writer knows the ledger to be complete; returns when that is durable.
+        """Say up to which entry the writer knows the ledger to be complete; return when that is durable.
 
-        One that is not larger than what was said before changes nothing.
+        A number that is not larger than the one before changes nothing. `LacBeyondEnd` where it is larger
+        than `last_entry_id`, because a last add confirmed never goes back and would promise readers entries
+        that do not exist for ever. `Bookie.set_explicit_lac` does not check that.
         """
-        self._latch.check_reads()
-        packet = entry_codec.encode_lac(self.id, last_add_confirmed, self._digester())
-        self._parts.warden.confirm(self.id, self._access, packet)
+        self._store_state.check_reads()
+        check_integer("last add confirmed", last_add_confirmed)
+        if last_add_confirmed > NO_ENTRY:
+            last_entry_id = self.last_entry_id
+            if last_entry_id is None or last_add_confirmed > last_entry_id:
+                raise LacBeyondEnd(self.id, last_add_confirmed, last_entry_id)
+        packet = entry_format.encode_lac(self.id, last_add_confirmed, self._digester())
+        self._engine.control.set_explicit_lac(self.id, self._access, packet)
 
     def delete(self) -> None:
-        """Deletes the ledger; returns when no crash can bring it back. `NoSuchLedger` if there is none.
+        """Delete the ledger; return when no crash can bring it back. `NoSuchLedger` if there is none.
 
-        Its id is free then: the next add makes another ledger.
+        Its id is then free: the next append with it creates another ledger.
         """
-        self._latch.check_reads()
-        if not self._parts.warden.delete(self.id, self._access):
+        self._store_state.check_reads()
+        if not self._engine.control.delete(self.id, self._access):
             raise NoSuchLedger(self.id)
+
+    def truncate(self, before: int) -> None:
+        """Give up the entries before that one; return when no crash can bring them back. The ids go on.
+
+        `before` may be any id up to the one after the last durable entry, which leaves no entry; a larger one
+        is `InvalidEntry`. A truncation only goes forward: one that does not go beyond the last one has no
+        effect. From now on reading an entry before it raises `EntryTruncated`, a kind of `NoSuchEntry`, and
+        `first_entry_id` returns `before`. The last entry id, the last add confirmed and the length of the
+        ledger stay as they were, and so does a fence, which does not prevent truncation. A replica that is
+        added before it later is truncated too. Their space comes back when the entry logs are collected.
+        `DiskFull` if there is no space: the entries are there, but a crash may truncate them. `NoSuchLedger`
+        if there is none. If the ledger is deleted and made again, the new one begins at 0.
+        """
+        self._store_state.check_reads()
+        check_id("entry", before)
+        self._engine.truncate(self.id, before, self._access)
 
     @property
     def is_fenced(self) -> bool:
         """Whether the ledger is closed to its writer. `AnswerUnknown` if that cannot be told."""
-        self._latch.check_reads()
-        if not (fenced := self._parts.registry.of(self.id).fenced) and self._parts.registry.may_lack(self.id):
+        self._store_state.check_reads()
+        if not (
+            fenced := self._engine.metadata.of(self.id).fenced
+        ) and self._engine.metadata.may_have_lost_entries(self.id):
             raise AnswerUnknown(self.id)
         return fenced
 
     @property
     def explicit_lac(self) -> int:
-        """What was set explicitly; -1 while nothing was."""
-        self._latch.check_reads()
-        return confirmed_by(self._parts.registry.of(self.id))
+        """The last add confirmed that was set explicitly; -1 if none was."""
+        self._store_state.check_reads()
+        return confirmed_by(self._engine.metadata.of(self.id))
 
     @property
     def digest_type(self) -> DigestType | None:
-        """How its entries are protected; `None` where nothing tells."""
-        self._latch.check_reads()
-        return self._parts.registry.digest_type(self.id)
+        """The digest type of its entries; `None` if it is not known yet."""
+        self._store_state.check_reads()
+        return self._engine.metadata.digest_type(self.id)
 
     @property
     def exists(self) -> bool:
-        """Whether there is one: it has an entry, is fenced, or has an explicit last add confirmed."""
-        with self._latch.reading():
-            return exists(self._parts, self.id)
+        """Whether the ledger exists: it has an entry, is fenced, or has an explicit last add confirmed."""
+        with self._store_state.reading():
+            return self._engine.exists(self.id)
 
-    def _tail(self) -> Tail:
-        if self._end is None:
-            self._end = self._parts.tails.of(self.id)
-        return self._end
+    def _found_state(self) -> LedgerState:
+        if self._state is None:
+            self._state = self._engine.states.of(self.id)
+        return self._state
 
     def _digester(self) -> Digester:
-        """How to verify what is read, and to protect what is said."""
-        digest_type, access = self._parts.registry.digest_type(self.id), self._access
+        """The digester of the ledger: it verifies entries that are read, and signs what is added."""
+        digest_type, access = self._engine.metadata.digest_type(self.id), self._access
         if digest_type is DigestType.CRC32C and access.digest_type in (None, digest_type):
             return _CRC32C
         if access.digest_type not in (None, digest_type):
@@ -217,24 +246,24 @@ class Ledger:
 
     def _asked_for(self, asked: DigestType | None) -> DigestType | None:
         """The digest type that was asked for, unless the ledger is known to have another."""
-        tail = self._tail()
-        recorded = tail.facts.digest_type if tail.is_claimed else asked
+        state = self._found_state()
+        recorded = state.facts.digest_type if state.is_claimed else asked
         if recorded not in (None, asked):
             raise DigestDiffers(self.id, recorded.name)
         return asked
 
     def _check_key(self) -> None:
         # With another key every digest is wrong, and good entries would be called damaged.
-        tail = self._tail()
-        if tail.is_claimed and tail.facts.master_key not in (None, self._access.master_key):
+        state = self._found_state()
+        if state.is_claimed and state.facts.master_key not in (None, self._access.master_key):
             raise Unauthorized(self.id)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, entry_id: int) -> Entry:
-        """The entry, its digest verified. `NoSuchEntry` if there is none, `EntryUnreadable` if damaged."""
-        # Nearly every read ends here; what is out of the ordinary is found out below.
-        if self._is_plain and self._latch.gone is None:
+        """Return the entry, digest verified. `NoSuchEntry` if none exists, `EntryUnreadable` if damaged."""
+        # Nearly every read ends here; everything else is handled below.
+        if self._is_plain and self._store_state.gone is None:
             tables = self._slot.tables
             entries = tables.active.find(self.id)
             if entries is not None and not entries.strays:
@@ -242,131 +271,169 @@ class Ledger:
                 if last is not None and last.entry_id == entry_id:
                     return last
             row = self._row(self.id)
-            if row is None or row.digest_type is _CRC32C_TYPE:
-                is_logged = entries is None and tables.frozen is None
-                entry = (self._logged if is_logged else self._plain)(self.id, entry_id)
-                if entry is not None:
-                    return entry
-        return self._read(entry_id)
-
-    def _read(self, entry_id: int) -> Entry:
-        self._latch.check_reads()
+            # A bool would be found as entry 0 or 1. Checked only here, so that the common case stays fast.
+            is_id = entry_id is not True and entry_id is not False
+            if is_id and (row is None or row.digest_type is _CRC32C_TYPE):
+                try:
+                    if entries is None and tables.frozen is None:
+                        found = self._logged(self.id, entry_id)
+                    else:
+                        found = self._stored(self.id, entry_id, _CRC32C)
+                except OSError:
+                    self._store_state.check_reads()  # raises if the store was closed during the read
+                    raise
+                if type(found) is Entry:
+                    return found
+                self._refuse(entry_id, found)
+        self._store_state.check_reads()
         check_id("entry", entry_id)
-        try:
-            entry = self._find(entry_id)
-        except (EntryUnreadable, OSError):
-            self._latch.check_reads()  # its files were closed while it read
-            raise
-        return entry if entry is not None else missing(self._parts, self.id, entry_id)
+        with self._store_state.reading():
+            found = self._find(entry_id)
+        if not found:
+            self._refuse(entry_id, found)
+        return found
 
-    def _find(self, entry_id: int) -> Entry | None:
+    def _refuse(self, entry_id: int, found: Entry | Missing | Unreadable) -> NoReturn:
+        """Raise the error that tells why an entry could not be read."""
+        state = self._state or self._engine.states.known(self.id)
+        if (
+            found is MISSING
+            and state is not None
+            and state.end.entry_id != NO_ENTRY
+            and type(entry_id) is int
+            and 0 <= entry_id <= ID_MAX
+            and self._store_state.gone is None
+            and self._engine.metadata.is_plain_and_whole(self.id)
+        ):
+            raise NoSuchEntry(self.id, entry_id)
+        check_id("entry", entry_id)
+        with self._store_state.reading():
+            if isinstance(found, Unreadable):
+                raise unreadable(self.id, entry_id, found)
+            self._engine.raise_missing(self.id, entry_id)
+
+    def _find(self, entry_id: int) -> Entry | Missing | Unreadable:
         try:
             digester = self._digester()
         except (DigestUnknown, DigestDiffers, Unauthorized):
-            # Of what is not there nobody has to know how it would be verified.
-            if not self._parts.reading.has(self.id, entry_id):
-                return None
+            # A missing entry needs no digest: report it as missing first.
+            if not self._engine.reader.has(self.id, entry_id):
+                return MISSING
             raise
-        return self._parts.reading.entry(self.id, entry_id, digester)
+        return self._engine.reader.entry(self.id, entry_id, digester)
 
     def entry_ids(self) -> list[range]:
-        """The ids of its entries, ascending, in ranges without a gap."""
-        with self._latch.reading():
-            return self._parts.reading.entry_ids(self.id)
+        """Return the ids of its entries, ascending, as ranges without gaps."""
+        with self._store_state.reading():
+            return self._engine.reader.entry_ids(self.id)
 
-    def entries(self, first: int = 0, last: int | None = None) -> Iterator[Entry]:
-        """The entries from `first` to `last`, both included, or to the end; read ahead and verified.
+    def entries(self, first: int | None = None, last: int | None = None) -> Iterator[Entry]:
+        """Return the entries from `first` to `last`, both included, or to the end; read ahead and verified.
 
-        Lazy, in bounded memory. One that is missing raises `NoSuchEntry` when its turn comes.
+        Without `first` they begin at `first_entry_id`. Lazy, in bounded memory. A missing entry raises
+        `NoSuchEntry` when the iteration reaches it. A `first` that was truncated raises `EntryTruncated`, and
+        so does a truncation that overtakes the iteration: a reader of a log never skips entries unnoticed.
         """
-        return chain.from_iterable(found.entries() for found in self._passages(first, last))
+        return chain.from_iterable(found.entries() for found in self._batches(first, last))
 
-    def payloads(self, first: int = 0, last: int | None = None) -> Iterator[bytes]:
-        """The payloads alone: the fastest way to read many."""
-        return chain.from_iterable(run for found in self._passages(first, last) for run in found.payloads)
+    def payloads(self, first: int | None = None, last: int | None = None) -> Iterator[bytes]:
+        """Return only the payloads, which is the fastest way to read many; otherwise like `entries`."""
+        return chain.from_iterable(run for found in self._batches(first, last) for run in found.payloads)
 
-    def _passages(self, first: int, last: int | None) -> Iterator[Passage]:
-        self._latch.check_reads()
-        check_id("entry", first)
+    def _batches(self, first: int | None, last: int | None) -> Iterator[EntryBatch]:
+        self._store_state.check_reads()
+        if first is not None:
+            check_id("entry", first)
         end = self.last_entry_id
         if end is None and not self.exists:
-            missing(self._parts, self.id)
+            self._engine.raise_missing(self.id)
         if last is not None:
             check_id("entry", max(last, 0))
         end = NO_ENTRY if end is None else end
-        scan = self._parts.scanning.passages(self.id, first, end if last is None else last, self._digester())
-        while (found := self._next(scan)) is not None:
-            yield found
+        batches, stop, has_begun = self._engine.range_reader.batches, end if last is None else last, False
+        while True:
+            start = self.first_entry_id if first is None else first
+            scan = batches(self.id, start, stop, self._digester())
+            try:
+                while (found := self._next(scan)) is not None:
+                    has_begun = True
+                    yield found
+            except EntryTruncated:
+                if has_begun or first is not None:
+                    raise
+                # It was truncated since the first id was looked up: begin at the present one.
+            else:
+                return
 
-    def _next(self, scan: Iterator[Passage]) -> Passage | None:
-        # For each again: what it would come from may be closed by now.
-        with self._latch.reading():
+    def _next(self, scan: Iterator[EntryBatch]) -> EntryBatch | None:
+        # Checked for each batch, because the store may have been closed since the last one.
+        with self._store_state.reading():
             try:
                 return next(scan, None)
             except NoSuchEntry as error:
-                missing(self._parts, self.id, error.entry_id)
+                self._engine.raise_missing(self.id, error.entry_id)
 
-    def follow(self, from_entry: int = 0, *, idle_timeout_s: float | None = None) -> Iterator[Entry]:
-        """The entries from there on, and then each new one as it becomes durable.
+    def follow(self, from_entry: int | None = None, *, idle_timeout_s: float | None = None) -> Follower:
+        """Return an iterator over the entries from that id on, and over each new one as it becomes durable.
 
-        Waits where an id is missing: nothing is passed over. Ends when the store is closed, or when nothing
-        has come for `idle_timeout_s`.
+        Without an id it begins at the first entry that was not truncated. It skips no id: where one is
+        missing, it waits, and where the next one was truncated, it raises `EntryTruncated`. It ends when
+        `Follower.stop` or `Store.stop_followers` is called, when the ledger is deleted or the store
+        closed, and when no entry has come for `idle_timeout_s`.
         """
-        check_id("entry", from_entry)
-        at = from_entry
-        with suppress(StoreClosed, ForkedStore):
-            while at <= ID_MAX:
-                for found in self._available(at):
-                    for entry in found.entries():
-                        yield entry
-                        at = entry.entry_id + 1
-                if at <= ID_MAX and not self._wait_for(at, idle_timeout_s):
-                    return
+        if from_entry is not None:
+            check_id("entry", from_entry)
+        return Follower(self, self._available, self._engine, from_entry, idle_timeout_s)
 
-    def _available(self, first: int) -> Iterator[Passage]:
+    def _available(self, first: int) -> Iterator[EntryBatch]:
+        """Return the entries from that id on, up to the first that is missing."""
         end = self.last_entry_id
-        # A missing one ends what is available; who follows waits there.
-        with suppress(NoSuchEntry):
-            scan = self._parts.scanning.passages(
+        try:
+            scan = self._engine.range_reader.batches(
                 self.id, first, NO_ENTRY if end is None else end, self._digester()
             )
             while (found := self._next(scan)) is not None:
                 yield found
-
-    def _wait_for(self, entry_id: int, timeout: float | None) -> bool:
-        has = self._parts.reading.has
-        with self._latch.reading():
-            came = self._parts.committer.news.wait_for(
-                lambda: self._latch.is_closed or has(self.id, entry_id), timeout
-            )
-        return came and not self._latch.is_closed
+        except EntryTruncated:
+            raise  # it will not come, so that it must not be waited for
+        except (NoSuchEntry, NoSuchLedger):
+            return
 
     # ── where it ends ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def last_entry_id(self) -> int | None:
-        """The largest id of a durable entry; `None` while there is none."""
-        self._latch.check_reads()
-        tail = self._parts.tails.known(self.id)
-        if tail is None:
-            with self._latch.reading():
-                return self._parts.reading.last_id(self.id)
-        end = tail.end
+        """The id of the last durable entry, even if it was truncated; `None` if there never was one."""
+        self._store_state.check_reads()
+        state = self._engine.states.known(self.id)
+        if state is None:
+            with self._store_state.reading():
+                return self._engine.last_id(self.id)
+        end = state.end
         return None if end == EMPTY else end.entry_id
 
     @property
-    def last_add_confirmed(self) -> int:
-        """Up to here every entry is durable, or its writer has said so; -1 while there is none.
+    def first_entry_id(self) -> int:
+        """The first id that was not truncated: 0 if none was. There need not be an entry with it yet."""
+        self._store_state.check_reads()
+        return self._engine.metadata.first_entry_id(self.id)
 
-        Never goes back, not over a reopening either.
+    @property
+    def last_add_confirmed(self) -> int:
+        """The id up to which every entry is durable, or confirmed by its writer; -1 if there is none.
+
+        It never decreases, not even when the store is opened again.
         """
-        with self._latch.reading():
-            found = self._parts.reading.last_add_confirmed(self._tail(), self._digester())
-            return max(found, confirmed_by(self._parts.registry.of(self.id)))
+        with self._store_state.reading():
+            row = self._engine.metadata.of(self.id)
+            state, digester = self._found_state(), self._digester()
+            found = self._engine.reader.last_add_confirmed(state, row.first_entry_id, digester)
+            return max(found, confirmed_without_entries(row))
 
     def wait_for_last_add_confirmed(self, beyond: int, timeout_s: float | None = None) -> int:
-        """The last add confirmed when it has passed `beyond`, or in the end when that takes too long.
+        """Wait until the last add confirmed is larger than `beyond`, and return it.
 
-        Comes back at once where it cannot pass any more: the ledger is fenced, or the store closed or failed.
+        Returns the present one when `timeout_s` is over, and at once where it will not grow any more: when
+        the ledger is fenced or was deleted, the store closed or failed, or `Store.stop_followers` was called.
         """
-        return waited_for(self._parts, self.id, lambda: self.last_add_confirmed, beyond, timeout_s)
+        return self._engine.wait_for_lac(self.id, lambda: self.last_add_confirmed, beyond, timeout_s)

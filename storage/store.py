@@ -1,78 +1,81 @@
 """The store: ledgers to append to and to read from. `recovery.open_store` makes it; opening is recovering.
 
-It owns the workers and nothing else: adds are `storage.adding`, made durable by `storage.commit`, checkpoints
-`storage.checkpoint`, reads `storage.reading` and `storage.scanning`.
+It owns the background work and nothing else: adds are `storage.commit.committer`, checkpoints
+`storage.checkpoint.checkpointer`, reads `storage.read.points` and `storage.read.ranges`.
 """
 
 from __future__ import annotations
 
-import logging
+import time
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 from weakref import ref
 
+from storage.background import DebouncedTask, IdleSealer, JournalPreallocator, SpaceKeeper
 from storage.bookie import Bookie
-from storage.chores import Delayed, Filling, Sealing
-from storage.entry import DigestType
-from storage.errors import DiskFull
+from storage.commit.pending import ReplicaEntry
+from storage.entry.model import DigestType
+from storage.errors import DiskFull, NoSuchLedger
 from storage.ledger import Ledger
-from storage.request import access_of, checked_payload, overhead
+from storage.runtime.events import LOG
+from storage.space_survey import measure
+from storage.stats import stats_of
+from storage.validation import access_of, check_id, checked_payload, overhead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from weakref import ReferenceType
 
-    from storage.entry import Entry
-    from storage.memtable import Memtable
-    from storage.parts import Parts
-    from storage.report import OpenReport
-    from storage.worker import Hire
-
-_LOG = logging.getLogger(__name__)
+    from storage.engine import Engine
+    from storage.entry.model import Entry
+    from storage.gc.report import CollectionProgress, CollectionReport
+    from storage.memtable.table import Memtable
+    from storage.open_report import OpenReport
+    from storage.runtime.worker import WorkerFactory
+    from storage.space import StoreSpace
+    from storage.stats import StoreStats
 
 
 class Store:
     """A directory of ledgers, open for one process.
 
-    Threads may share it. A fork of the process must not use it, and it cannot be pickled: `ForkedStore`.
+    `ledgerstore.open` makes it. Threads may share it. A child process after a fork must not use it: each call
+    raises `ForkedStore`. It cannot be pickled.
     """
 
     def __init__(
         self,
-        parts: Parts,
+        engine: Engine,
         report: OpenReport,
         release: Callable[[], None],
         unlock: Callable[[], None],
-        hire: Hire,
+        new_worker: WorkerFactory,
+        close_unclosed: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        self.opened = report
-        """What opening found and did."""
+        """`close_unclosed` makes a call in another thread. Without it an unclosed store ends as if killed."""
+        self._close_unclosed = close_unclosed
+        self._opened = report
+        self._opened_at = time.time()
+        self._entries_before = engine.slot.tables.added
         self._release = release
         self._unlock = unlock
-        self._parts = parts
-        self._committer = parts.committer
-        self._latch = parts.latch
-        self._reading = parts.reading
-        self._slot = parts.slot
-        config = parts.config
-        self._checkpoints = hire("ledgerstore-checkpoint", parts.checkpointer.step, self._fail)
-        self._filling = Filling(parts.journals, hire, self._fail)
-        self._sealing = Sealing(parts.committer, parts.journals, config.idle_seal_s, hire, self._fail)
-        self._flushing = Delayed("ledgerstore-flush", config.group_wait_s, self._flush, hire, self._fail)
-        self._timer = Delayed(
-            "ledgerstore-timer", config.checkpoint_interval_s, self._request_checkpoint, hire, self._fail
-        )
-        self._frozen: ReferenceType[Memtable] | None = None
-        self._journals = parts.journals
-        self._groups = self._journals.groups
-        self._committer.on_turn = self._after_turn
-        # What a replay has left in the journals waits to be written down.
-        self._wake_checkpoints()
+        self._engine = engine
+        self._committer = engine.committer
+        self._store_state = engine.store_state
+        self._reader = engine.reader
+        self._background = Background(engine, new_worker)
 
     @property
     def path(self) -> str:
-        return self._parts.path
+        """The directory of the store, as an absolute path."""
+        return self._engine.path
+
+    @property
+    def opened(self) -> OpenReport:
+        """The report of the opening; print it, or read its fields."""
+        return self._opened
 
     def __enter__(self) -> Self:
         return self
@@ -91,136 +94,289 @@ class Store:
     # ── ledgers ──────────────────────────────────────────────────────────────────────────────────────
 
     def ledger(self, ledger_id: int, digest: DigestType | None = None, password: bytes = b"") -> Ledger:
-        """The ledger of that id; its first add creates it.
+        """Return the ledger of that id. Its first append creates it; the call itself writes nothing.
 
-        With the first add its password is set, and how its entries are protected: by CRC-32C unless `digest`
-        says otherwise. Adding with another password is `Unauthorized`; reading needs it only for a MAC.
+        The first append fixes the password of the ledger and the digest type of its entries, which is CRC-32C
+        unless `digest` names another. Appending with another password raises `Unauthorized`. Reading needs
+        the password only for `DigestType.MAC`.
         """
-        self._latch.check_reads()
-        return Ledger(ledger_id, access_of(password, digest), self._parts, self._flushing.notice)
+        self._store_state.check_reads()
+        return Ledger(
+            ledger_id, access_of(password, digest), self._engine, self._background.flushing.notice, self
+        )
 
     def ledgers(self) -> list[int]:
-        """The ids of all ledgers that exist, ascending, be they without entries: see `Ledger.exists`."""
-        with self._latch.reading():
-            return sorted({*self._reading.ledgers(), *self._parts.registry.existing()})
+        """Return the ids of all ledgers that exist, ascending. `Ledger.exists` says when a ledger exists."""
+        with self._store_state.reading():
+            return sorted({*self._reader.ledgers(), *self._engine.metadata.existing_ledgers()})
 
     def add(self, entry: Entry, digest: DigestType | None = None, password: bytes = b"") -> None:
-        """Adds an entry whose id, last add confirmed and length the caller has chosen: what a replica gets.
+        """Add an entry whose id, last add confirmed and length the caller has chosen, as a replica does.
 
-        Returns when a crash can no longer lose it. Ids may come in any order and leave gaps; of an id added
-        twice the later entry counts.
+        Returns when a crash can no longer lose the entry. Ids may come in any order and leave gaps. If an id
+        is added twice, the later entry counts. Programs that write their own ledgers use `Ledger.append`.
         """
-        self._latch.check_reads()
-        self._parts.adding.place(access_of(password, digest), checked_entry(entry, digest, self._parts))
+        self._store_state.check_reads()
+        access, checked = access_of(password, digest), checked_entry(entry, digest, self._engine)
+        self._committer.commit(ReplicaEntry(self._engine.states.of(entry.ledger_id), access, checked))
+
+    def delete(self, ledger_ids: Iterable[int], password: bytes = b"") -> None:
+        """Delete many ledgers at once, in about the time of one; return when no crash can bring any back.
+
+        If one does not exist, nothing is deleted, and `NoSuchLedger` names the first. If one was made with
+        another password, nothing is deleted either, and it is `Unauthorized`. The ids are then free, as after
+        `Ledger.delete`. `DiskFull` if all are there as before. An id that is named twice counts once.
+        """
+        self._store_state.check_reads()
+        ids = list(ledger_ids)
+        for ledger_id in ids:
+            check_id("ledger", ledger_id)
+        if (missing := self._engine.control.delete_all(ids, access_of(password, None))) is not None:
+            raise NoSuchLedger(missing)
 
     @property
     def bookie(self) -> Bookie:
-        """The store as a bookie shows itself: entries as bytes, and keys in the place of passwords."""
-        return Bookie(self._parts, self._flushing.notice)
+        """The same store with the operations of a bookie: entries as bytes, master keys for passwords."""
+        return Bookie(self._engine, self._background.flushing.notice, self)
+
+    def stats(self) -> StoreStats:
+        """Return the figures of the store now. Adds do not wait for it; it takes longer with more ledgers.
+
+        It also answers after a failure has stopped the store from writing: `StoreStats.failed` states the
+        reason.
+        """
+        with self._store_state.reading():
+            return stats_of(self._engine, self._opened_at, self._entries_before)
 
     # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────
 
     def checkpoint(self) -> None:
-        """Returns when everything added before is in entry log and index, and the mark behind it.
+        """Move everything added so far to the entry logs and the index; return when that is durable.
 
-        `DiskFull` when there is no space for that: it goes on by itself when there is, and nothing is lost.
+        A store does this by itself; call it to keep the next replay short. `DiskFull` if there is no space:
+        nothing is lost, and the checkpoint goes on by itself when there is space again.
         """
-        self._latch.check_writes()
-        number = self._parts.checkpointer.request()
-        self._checkpoints.wake()
-        self._parts.checkpointer.wait_for(number)
-        self._latch.check_writes()
-        if self._parts.checkpointer.hindrance is not None:
-            raise DiskFull(self.path) from self._parts.checkpointer.hindrance
+        self._store_state.check_writes()
+        number = self._engine.checkpointer.request()
+        self._background.checkpoints.wake()
+        self._engine.checkpointer.wait_for(number)
+        self._store_state.check_writes()
+        if self._engine.checkpointer.disk_full_error is not None:
+            raise DiskFull(self.path) from self._engine.checkpointer.disk_full_error
 
-    def _request_checkpoint(self) -> None:
-        self._parts.checkpointer.request()
-        self._checkpoints.wake()
+    # ── space ────────────────────────────────────────────────────────────────────────────────────────
 
-    # ── background work ──────────────────────────────────────────────────────────────────────────────
+    def collect(self, watch: Callable[[CollectionProgress], None] | None = None) -> CollectionReport:
+        """Give the space of dead entries back now: remove logs without live entries, and move live
+        entries out of logs that are mostly dead. Return when that is done, with what was done.
 
-    def _after_turn(self) -> None:
-        """Wakes whoever has something to do now; in the thread of whoever has led the turn."""
-        try:
-            if self._slot.tables.frozen is not None:
-                self._wake_checkpoints()
-            self._filling.notice()
-            if self._journals.groups != self._groups:
-                # Only where something was written: an idle store must come to rest.
-                self._groups = self._journals.groups
-                if self._sealing.delayed.rests:
-                    self._sealing.delayed.notice()
-                if self._timer.rests:
-                    self._timer.notice()
-        except Exception as error:  # the entries are durable: the turn itself has not failed
-            self._fail(error)
+        A store does this by itself, after `StoreConfig.collection_interval_s`; this call does not wait for
+        `compaction_window`. Adds and reads go on meanwhile. A damaged log is passed over, and is in the
+        report. `watch` is called with the progress, in the calling thread. While collection is paused,
+        nothing is done, and the report says so.
+        """
+        self._store_state.check_writes()
+        collector = self._engine.collector
+        number = collector.request()
+        collector.wait_for(number, watch)
+        self._store_state.check_writes()
+        assert collector.report is not None, "it has ended"
+        return collector.report
 
-    def _wake_checkpoints(self) -> None:
-        frozen = self._slot.tables.frozen
-        if frozen is not None and (self._frozen is None or self._frozen() is not frozen):
-            self._frozen = ref(frozen)  # as no more than that: a table must go when it is written down
-            self._checkpoints.wake()
+    def pause_collection(self) -> None:
+        """Let no collection begin until `resume_collection`; one under way ends after a few megabytes."""
+        self._store_state.check_writes()
+        self._engine.collector.pause()
 
-    def _flush(self) -> None:
-        self._committer.turnstile.flush()
+    def resume_collection(self) -> None:
+        """Let collections begin again."""
+        self._store_state.check_writes()
+        self._engine.collector.resume()
 
-    def _fail(self, error: BaseException) -> None:
-        """Background work has died: nothing that depends on it is promised any more."""
-        self._latch.fail(error)
-        self._committer.news.notify()
-        self._parts.checkpointer.done.notify()
+    def space(self) -> StoreSpace:
+        """Return what takes the space of the store now. Adds do not wait for it.
+
+        It reads the ledgers map of each entry log, so it takes longer with more logs and ledgers.
+        """
+        engine = self._engine
+        with self._store_state.reading():
+            return measure(
+                engine.root,
+                engine.index,
+                engine.usage_survey(),
+                engine.metadata.count_tombstones(),
+            )
+
+    # ── followers ────────────────────────────────────────────────────────────────────────────────────
+
+    def stop_followers(self) -> None:
+        """End every `Ledger.follow`, also those begun later; for a program that is about to shut down.
+
+        A server that first waits for its streams and then closes the store would wait for ever without this
+        call, because a stream that follows a ledger ends only when the store is closed. Readers that wait for
+        a last add confirmed are answered, too. Everything else goes on. Any thread and any signal handler may
+        call it.
+        """
+        self._committer.waiters.stop()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """Checkpoints everything and lets the directory go; after a failed write it only lets go.
+        """Move everything to the entry logs and release the directory; after a failed write only release it.
 
-        Nothing acknowledged depends on it: a store that is not closed is recovered when it is opened again.
+        Nothing acknowledged depends on it, because a store that was not closed is recovered when it is opened
+        again. Closing a second time does nothing.
         """
-        if not self._latch.begin_close():
+        if not self._store_state.begin_close():
             return
-        self._committer.news.notify()
-        self._parts.checkpointer.done.notify()
-        for worker in (self._flushing, self._timer, self._sealing, self._filling, self._checkpoints):
-            worker.stop()
+        self._committer.waiters.wake_all()
+        self._background.stop()
         try:
-            if self._latch.failure is None:
+            if self._store_state.failure is None:
                 self._leave_in_order()
             else:
-                self._committer.turnstile.flush()  # nothing is written: who has a future hears of it
+                # Nothing is written, but callers with a future and threads that delete get their error.
+                self._committer.finish_deletes()
         finally:
-            self._latch.close()
-            self._parts.registry.close()
-            self._parts.logs.abandon()
-            self._parts.journals.close()
+            self._store_state.close()
+            self._engine.metadata.close()
+            self._engine.logs.abandon()
+            self._engine.journals.close()
+            self._engine.space.close()
             self._release()
 
     def _leave_in_order(self) -> None:
-        self._committer.turnstile.flush()
+        self._committer.finish_deletes()
         # Before the checkpoint: should that fail, nothing about the last group is ambiguous at least.
         self._committer.seal()
         try:
-            self._parts.checkpointer.finish()
+            self._engine.checkpointer.finish()
         except OSError as error:
             # The journals have everything, and the next opening replays it.
-            _LOG.warning("%s: closed without a last checkpoint: %s", self.path, error)
+            LOG.warning("%s: closed without a last checkpoint: %s", self.path, error)
             return
-        self._parts.logs.seal()
-        self._parts.journals.discard_draft()
+        self._engine.logs.seal()
+        self._engine.journals.discard_next()
+        self._engine.space.discard_drafts()
 
-    def forked(self) -> None:
-        """This process is a fork: it may use nothing of the store, and holds on to nothing that it shares."""
-        self._latch.fork()
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        close_unclosed = self._close_unclosed
+        if close_unclosed is None or self._store_state.is_closed:
+            return
+        try:
+            _warn(f"unclosed store {self.path}", ResourceWarning, source=self, stacklevel=2)
+        finally:
+            # In a thread, because the collector may run in any code, so that this thread may hold any lock.
+            close_unclosed(self.close)
+
+    def _forked(self) -> None:
+        """Called in a child process: refuse all calls, and release what the child shares with its parent."""
+        self._store_state.fork()
         # Its copy of the descriptor would keep the directory locked after the store has ended.
         self._unlock()
-        self._parts.journals.close()
-        self._parts.logs.abandon()
-        self._parts.reading.close()
-        self._parts.slot.close()
+        self._engine.journals.close()
+        self._engine.space.close()
+        self._engine.logs.abandon()
+        self._engine.reader.close()
+        self._engine.slot.close()
 
 
-def checked_entry(entry: Entry, digest: DigestType | None, parts: Parts) -> Entry:
-    """The entry with a payload that nobody can change any more; raises if that is too large."""
-    size = overhead(digest or parts.registry.digest_type(entry.ledger_id) or DigestType.CRC32C)
-    payload = checked_payload(entry.payload, parts.config, size)
+def checked_entry(entry: Entry, digest: DigestType | None, engine: Engine) -> Entry:
+    """Return the entry with an immutable copy of its payload; raise if that is too large."""
+    check_id("ledger", entry.ledger_id)
+    check_id("entry", entry.entry_id)
+    size = overhead(digest or engine.metadata.digest_type(entry.ledger_id) or DigestType.CRC32C)
+    payload = checked_payload(entry.payload, engine.config, size)
     return entry if payload is entry.payload else replace(entry, payload=payload)
+
+
+class Background:
+    """The background work of a store: its workers, and what wakes them.
+
+    It refers to the engine and not to the `Store`, because the workers' threads keep alive what they
+    refer to: a store that the program has dropped without closing it could never be collected.
+    """
+
+    def __init__(self, engine: Engine, new_worker: WorkerFactory) -> None:
+        config = engine.config
+        self._engine = engine
+        self._slot = engine.slot
+        self._journals = engine.journals
+        self._groups = engine.journals.groups
+        self._metadata = engine.metadata
+        self._collector = engine.collector
+        self._change = -1  # the first commit gives notice of what died before the opening
+        self._frozen: ReferenceType[Memtable] | None = None
+        self.checkpoints = new_worker("ledgerstore-checkpoint", engine.checkpointer.step, self.fail)
+        engine.checkpointer.wake = self.checkpoints.wake
+        self._filling = JournalPreallocator(engine.journals, engine.space, new_worker, self.fail)
+        self._space = SpaceKeeper(engine.space, new_worker, self.fail)
+        self._collecting = new_worker("ledgerstore-collect", engine.collector.step, self.fail)
+        engine.collector.wake = engine.checkpointer.on_reclaimed = self._collecting.wake
+        engine.space.on_low = self._collecting.wake
+        synced = engine.store_state.events.synced
+        self._sealing = IdleSealer(
+            engine.committer, engine.journals, config.idle_seal_s, synced, new_worker, self.fail
+        )
+        flush = engine.committer.flush
+        self.flushing = DebouncedTask("ledgerstore-flush", config.group_wait_s, flush, new_worker, self.fail)
+        interval_s = config.checkpoint_interval_s
+        self._timer = DebouncedTask(
+            "ledgerstore-timer", interval_s, self.request_checkpoint, new_worker, self.fail
+        )
+        engine.committer.after_commit = self._after_commit
+        # A replay may have left a frozen table that waits to be written down.
+        self._wake_checkpoints()
+
+    def request_checkpoint(self) -> None:
+        """Request a checkpoint, without waiting for it."""
+        self._engine.checkpointer.request()
+        self.checkpoints.wake()
+
+    def _after_commit(self) -> None:
+        """Wake the workers that have something to do now. Called in the thread that has led the commit.
+
+        It is repeated when a signal handler has interrupted it.
+        """
+        if self._slot.tables.frozen is not None:
+            self._wake_checkpoints()
+        journal = self._journals.active
+        if journal is not None and journal.end > journal.half:
+            self._filling.notice()
+        if self._journals.groups != self._groups:
+            # Only if something was written, so that an idle store comes to rest.
+            if self._sealing.delayed.is_waiting:
+                self._sealing.delayed.notice()
+            if self._timer.is_waiting:
+                self._timer.notice()
+            if self._space.is_waiting:
+                self._space.notice()
+            self._groups = self._journals.groups
+        if self._metadata.last_change != self._change:
+            # A ledger may have been deleted or truncated.
+            self._change = self._metadata.last_change
+            self._collector.notice()
+
+    def _wake_checkpoints(self) -> None:
+        frozen = self._slot.tables.frozen
+        if frozen is not None and (self._frozen is None or self._frozen() is not frozen):
+            self.checkpoints.wake()
+            self._frozen = ref(frozen)  # a weak one, because a table must be freed when it is written down
+
+    def fail(self, error: BaseException) -> None:
+        """Fail the store because a worker has died, on which its promises depend."""
+        self._engine.store_state.fail(error)
+        self._engine.committer.waiters.wake_all()
+
+    def stop(self) -> None:
+        """Return when no worker runs any more."""
+        for worker in (
+            self.flushing,
+            self._timer,
+            self._sealing,
+            self._filling,
+            self._space,
+            self._collecting,  # before the checkpoints, because it submits work to their runner
+            self.checkpoints,
+        ):
+            worker.stop()

@@ -6,10 +6,10 @@ from asyncio import get_running_loop
 from functools import partial
 from typing import TYPE_CHECKING
 
-from storage.aio.calls import Calls
 from storage.aio.store import AsyncStore
+from storage.aio.thread_calls import ThreadCalls
+from storage.runtime.worker import begin_thread
 from storage.store import Store
-from storage.worker import begin_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AsyncOpening:
-    """What `open_async_store` answers: to be entered with `async with`, or awaited, and the store closed."""
+    """The result of `open_async_store`: enter it with `async with`, or await it and close the store."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open_store = open_store
@@ -37,13 +37,13 @@ class AsyncOpening:
         await self._store.close()
 
     async def _open(self) -> AsyncStore:
-        calls = Calls(get_running_loop(), partial(begin_thread, "ledgerstore-open"))
-        # Whoever is cancelled meanwhile must not leave a store behind that nobody can close.
+        calls = ThreadCalls(get_running_loop(), partial(begin_thread, "ledgerstore-open"))
+        # If the task is cancelled meanwhile, the store is closed, because no variable refers to it.
         opening = calls.begin(self._open_store, Store.close)
         assert opening is not None
         try:
             return AsyncStore(await opening)
         except BaseException:
             if opening.done() and not opening.cancelled() and opening.exception() is None:
-                calls.forsake(opening.result(), Store.close)
+                calls.discard(opening.result(), Store.close)
             raise

@@ -1,0 +1,34 @@
+"""Finds records of one size that follow each other, with numpy."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX = np.dtype([("length", ">i4"), ("ledger_id", ">i8"), ("entry_id", ">i8")])
+_LENGTH_WORD_SIZE = 4
+
+
+def following(data: memoryview, at: int, size: int, count_max: int) -> Iterator[tuple[int, array[int]]]:
+    """Yield the ledger and the ids of each run of records of this size from `at` on.
+
+    In a run the ids of one ledger ascend. The first record that is no entry of this size ends the last run.
+    """
+    records = np.ndarray(count_max, _PREFIX, cast("Any", data), at, (size,))
+    ledgers, ids = records["ledger_id"].astype(np.int64), records["entry_id"].astype(np.int64)
+    good = records["length"] == size - _LENGTH_WORD_SIZE
+    good &= (ledgers >= 0) & (ids >= 0)
+    count = count_max if good.all() else int(good.argmin())
+    ledgers, ids = ledgers[:count], ids[:count]
+    begins = np.flatnonzero((ledgers[1:] != ledgers[:-1]) | (ids[1:] <= ids[:-1])) + 1
+    bounds = [0, *begins.tolist(), count] if count else []
+    for start, end in pairwise(bounds):
+        found = array("q")
+        found.frombytes(ids[start:end].tobytes())
+        yield int(ledgers[start]), found
