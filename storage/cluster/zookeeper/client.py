@@ -1,0 +1,609 @@
+"""The client of ZooKeeper: kazoo behind the port `metadata/znodes.py`. The only module that imports kazoo.
+
+kazoo has threads of its own, one for the connection and two for callbacks. Calls are made from the event
+loop and do not wait; their answers come in a callback thread, are collected, and wake the loop once for as
+many as there are. So thousands of requests can be under way.
+
+kazoo connects again by itself while the session lives. This module does the rest:
+
+* kazoo's retries of requests are off. A request whose answer is lost ends as `Unknown` or
+  `MetadataUnavailable`.
+* kazoo forgets watches when the connection is lost. `_NodeWatch` reads again and so sets them again.
+* After an expired session kazoo would go on with a new one, and the caller would not know that its ephemeral
+  nodes are gone. Here a client ends with its session.
+* A request that is made while the connection is lost would wait in kazoo's queue, perhaps for ever. Here it
+  ends when the session must have expired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections import deque
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from storage.cluster.errors import MetadataUnavailable, SessionExpired
+from storage.cluster.metadata.znodes import (
+    ANY_VERSION,
+    ChildNames,
+    Conflict,
+    Created,
+    CreateMode,
+    Deleted,
+    Done,
+    Exists,
+    Gone,
+    MultiCheck,
+    MultiCreate,
+    MultiDelete,
+    MultiSet,
+    Node,
+    NodeStat,
+    NoParent,
+    NotEmpty,
+    Rejected,
+    Unchanged,
+    Unknown,
+    Written,
+)
+
+try:
+    from kazoo.client import KazooClient, KazooState
+    from kazoo.exceptions import (
+        BadVersionError,
+        ConnectionLoss,
+        KazooException,
+        NoChildrenForEphemeralsError,
+        NodeExistsError,
+        NoNodeError,
+        NotEmptyError,
+        RolledBackError,
+        RuntimeInconsistency,
+        SessionExpiredError,
+        SessionMovedError,
+    )
+    from kazoo.protocol.states import KeeperState
+    from kazoo.retry import KazooRetry
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "the metadata of a cluster need kazoo: pip install 'ledgerstore[cluster]'", name=error.name
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+
+    from storage.cluster.metadata.znodes import (
+        CreateAnswer,
+        DeleteAnswer,
+        MultiAnswer,
+        NodeWatch,
+        Operation,
+        SetAnswer,
+        Znodes,
+    )
+
+_LOG = logging.getLogger("ledgerstore.zookeeper")
+_T = TypeVar("_T")
+_State = TypeVar("_State", bound=Node | ChildNames | Gone)
+
+_PIPELINED_MAX = 1000
+"""Requests of one listing that are under way at the same time."""
+
+_RECONNECT_DELAY_MAX_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of a connection by TLS, in PEM."""
+
+    ca: str | None = None
+    """The certificates that the server's is checked against. `None` for those of the system."""
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """The settings of a session."""
+
+    hosts: tuple[str, ...]
+    session_timeout_s: float = 10.0
+    """The server may negotiate another one."""
+    connect_timeout_s: float = 15.0
+    reconnect_delay_s: float = 0.05
+    """The pause after the first failed attempt to connect again. It doubles up to a second."""
+    chroot: str = ""
+    """A path that is put before every path."""
+    tls: Tls | None = None
+    sasl: Mapping[str, str] | None = None
+    """kazoo's `sasl_options`, such as mechanism, username and password. Needs pure-sasl."""
+
+
+class OncePerOutage(logging.LoggerAdapter[logging.Logger]):
+    """kazoo's log, in which a warning that each attempt to connect repeats is there once."""
+
+    def __init__(self) -> None:
+        super().__init__(_LOG)
+        self._said: set[str] = set()
+
+    def log(self, level: int, msg: object, *args: object, **rest: Any) -> None:
+        warning = repr((msg, args))
+        if level < logging.WARNING or warning not in self._said:
+            if level >= logging.WARNING:
+                self._said.add(warning)
+            super().log(level, msg, *args, **rest)
+
+    def forget(self) -> None:
+        """Let all warnings through again, because there is a connection."""
+        self._said.clear()
+
+
+class _Connection(enum.Enum):
+    CONNECTED = "connected"
+    LOST = "lost"
+    """Connecting again; the session may live."""
+    SILENT = "silent"
+    """Lost for longer than the session's time-out. Connecting again; calls do not wait for it."""
+    EXPIRED = "expired"
+    CLOSED = "closed"
+
+
+@asynccontextmanager
+async def connect(config: ClientConfig) -> AsyncIterator[ZookeeperClient]:
+    """Open a session, and close it at the end of the block."""
+    client = ZookeeperClient(config)
+    try:
+        await client.start()
+        yield client
+    finally:
+        await client.close()
+
+
+def run(config: ClientConfig, work: Callable[[Znodes], Coroutine[Any, Any, _T]]) -> _T:
+    """Run a coroutine with a session, and close the session afterwards. For callers without an event loop."""
+
+    async def connected() -> _T:
+        async with connect(config) as client:
+            return await work(client)
+
+    return asyncio.run(connected())
+
+
+class ZookeeperClient:
+    """One session with ZooKeeper. It belongs to the event loop that has started it."""
+
+    # Fields that only the loop's thread uses, but for `_completed` and `_is_woken`.
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        tls = config.tls or Tls()
+        self._log = OncePerOutage()
+        self._kazoo = KazooClient(
+            hosts=",".join(config.hosts) + config.chroot,
+            timeout=config.session_timeout_s,
+            logger=self._log,
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=config.reconnect_delay_s,
+                max_delay=_RECONNECT_DELAY_MAX_S,
+            ),
+            use_ssl=config.tls is not None,
+            ca=tls.ca,
+            certfile=tls.certificate,
+            keyfile=tls.key,
+            keyfile_password=tls.key_password,
+            sasl_options=None if config.sasl is None else dict(config.sasl),
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection = _Connection.LOST
+        self._reason = "not connected yet"
+        self._connected = asyncio.Event()
+        """Set while connected, and when the session is over: then a waiter has to look why."""
+        self._silence: asyncio.TimerHandle | None = None
+        self._outstanding: set[asyncio.Future[Any]] = set()
+        self._completed: deque[tuple[asyncio.Future[Any], Any]] = deque()
+        """Appended by kazoo's threads, emptied by the loop."""
+        self._is_woken = False
+        """Whether the loop was woken for answers. Written by both; a needless wake-up does no harm."""
+
+    @property
+    def session_id(self) -> int:
+        identity = self._kazoo.client_id
+        return 0 if identity is None else int(identity[0])
+
+    # ── the session ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self) -> None:
+        """Connect. Raise `MetadataUnavailable` if there is no session within `connect_timeout_s`."""
+        self._loop = asyncio.get_running_loop()
+        self._kazoo.add_listener(self._on_state)
+        self._kazoo.start_async()
+        try:
+            async with asyncio.timeout(self._config.connect_timeout_s):
+                await self.connected()
+        except TimeoutError:
+            hosts = ", ".join(self._config.hosts)
+            reason = f"no connection to {hosts} within {self._config.connect_timeout_s:g} s"
+            raise MetadataUnavailable(reason) from None
+
+    async def connected(self) -> None:
+        """Wait until there is a connection. Raise `SessionExpired` if the session is over."""
+        await self._connected.wait()
+        self._check_session()
+
+    async def close(self) -> None:
+        """End the session, so that its ephemeral nodes are deleted. Calls that are under way end."""
+        if self._connection is not _Connection.CLOSED:
+            was_expired = self._connection is _Connection.EXPIRED
+            self._end(_Connection.CLOSED, "the client was closed")
+            if not was_expired:
+                await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
+        """Stop kazoo's threads. Blocks until the server has confirmed it, or does not answer."""
+        self._kazoo.stop()
+        self._kazoo.close()
+
+    def _on_state(self, state: str) -> None:
+        """Pass the state to the loop. Called in kazoo's connection thread."""
+        assert self._loop is not None
+        is_refused = self._kazoo.client_state == KeeperState.AUTH_FAILED
+        self._call_loop(self._change_state, state, is_refused)
+
+    def _change_state(self, state: str, is_refused: object) -> None:
+        if self._connection in (_Connection.EXPIRED, _Connection.CLOSED):
+            return
+        if self._silence is not None:
+            self._silence.cancel()
+        if state == KazooState.CONNECTED:
+            self._connection = _Connection.CONNECTED
+            self._connected.set()
+            self._log.forget()
+        elif state == KazooState.SUSPENDED:
+            self._connection, self._reason = _Connection.LOST, "the connection was lost"
+            self._connected.clear()
+            assert self._loop is not None
+            self._silence = self._loop.call_later(self._config.session_timeout_s, self._fall_silent)
+        else:
+            reason = "the server has refused the authentication" if is_refused else "the server has ended it"
+            self._end(_Connection.EXPIRED, reason)
+            # kazoo would begin a new session. Its own thread must not stop it, because it would wait for
+            # itself.
+            self._call_later_in_thread(self._stop)
+
+    def _fall_silent(self) -> None:
+        self._connection = _Connection.SILENT
+        self._reason = f"no connection for {self._config.session_timeout_s:g} s"
+        self._end_outstanding()
+
+    def _end(self, connection: _Connection, reason: str) -> None:
+        self._connection, self._reason = connection, reason
+        if self._silence is not None:
+            self._silence.cancel()
+        self._connected.set()
+        self._end_outstanding()
+
+    def _end_outstanding(self) -> None:
+        for future in [*self._outstanding]:
+            _finish(future, ConnectionLoss(self._reason))
+
+    def _check_session(self) -> None:
+        match self._connection:
+            case _Connection.EXPIRED:
+                raise SessionExpired(self._reason)
+            case _Connection.CLOSED | _Connection.SILENT:
+                raise MetadataUnavailable(self._reason)
+
+    # ── from kazoo's threads to the loop ──────────────────────────────────────────────────────────────────
+
+    async def _ask(self, request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Make a request of kazoo and return its answer, or raise kazoo's exception."""
+        self._check_session()
+        assert self._loop is not None
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._outstanding.add(future)
+        future.add_done_callback(self._outstanding.discard)
+        try:
+            result = request(*arguments, **options)
+        except BaseException:
+            future.cancel()
+            raise
+        result.rawlink(lambda answered: self._complete(future, answered))
+        return await future
+
+    def _complete(self, future: asyncio.Future[Any], answered: Any) -> None:
+        """Pass an answer to the loop. Called in a thread of kazoo."""
+        error = answered.exception
+        self._completed.append((future, answered.value if error is None else error))
+        if not self._is_woken:
+            self._is_woken = True
+            self._call_loop(self._take_completed)
+
+    def _take_completed(self) -> None:
+        # Cleared first: an answer that is appended from now on wakes the loop again.
+        self._is_woken = False
+        while self._completed:
+            _finish(*self._completed.popleft())
+
+    def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _call_later_in_thread(self, function: Callable[[], None]) -> None:
+        assert self._loop is not None
+        self._loop.run_in_executor(None, function)
+
+    # ── writes ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(
+        self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT
+    ) -> CreateAnswer:
+        try:
+            made = await self._ask(self._kazoo.create_async, path, data, **_FLAGS[mode])
+        except NodeExistsError:
+            return Exists()
+        except (NoNodeError, NoChildrenForEphemeralsError):
+            return NoParent()
+        except KazooException as error:
+            return _unknown(error, path)
+        return Created(made)
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> DeleteAnswer:
+        try:
+            await self._ask(self._kazoo.delete_async, path, version)
+        except NoNodeError:
+            return Gone()
+        except BadVersionError:
+            return Conflict()
+        except NotEmptyError:
+            return NotEmpty()
+        except KazooException as error:
+            return _unknown(error, path)
+        return Deleted()
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> SetAnswer:
+        try:
+            stat = await self._ask(self._kazoo.set_async, path, data, version)
+        except NoNodeError:
+            return Gone()
+        except BadVersionError:
+            return Conflict()
+        except KazooException as error:
+            return _unknown(error, path)
+        return Written(stat.version)
+
+    async def multi(self, operations: Sequence[Operation]) -> MultiAnswer:
+        transaction = self._kazoo.transaction()
+        for one in operations:
+            match one:
+                case MultiCreate(path, data, mode):
+                    transaction.create(path, data, **_FLAGS[mode])
+                case MultiDelete(path, version):
+                    transaction.delete(path, version)
+                case MultiSet(path, data, version):
+                    transaction.set_data(path, data, version)
+                case MultiCheck(path, version):
+                    transaction.check(path, version)
+        try:
+            results = await self._ask(transaction.commit_async)
+        except KazooException as error:
+            return _unknown(error, operations[0].path)
+        return _multi_answer(operations, results)
+
+    # ── reads ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, path: str) -> Node | Gone:
+        try:
+            data, stat = await self._ask(self._kazoo.get_async, path)
+        except NoNodeError:
+            return Gone()
+        except KazooException as error:
+            raise _unavailable(error, path) from error
+        return Node(data, _stat(stat))
+
+    async def exists(self, path: str) -> NodeStat | Gone:
+        stat = await self._exists(path, None)
+        return Gone() if stat is None else _stat(stat)
+
+    async def children(self, path: str) -> ChildNames | Gone:
+        return await self._children(path, None)
+
+    async def get_all(self, paths: Sequence[str]) -> Sequence[Node | Gone]:
+        return await _pipelined(self.get, paths)
+
+    async def children_of_all(self, paths: Sequence[str]) -> Sequence[ChildNames | Gone]:
+        return await _pipelined(self.children, paths)
+
+    async def sync(self, path: str) -> None:
+        try:
+            await self._ask(self._kazoo.sync_async, path)
+        except KazooException as error:
+            raise _unavailable(error, path) from error
+
+    def watch(self, path: str) -> NodeWatch[Node | Gone]:
+        async def read(fire: Callable[[object], None]) -> Node | Gone:
+            # `exists` sets a watch also where there is no node. Its events are those of `get`.
+            while await self._exists(path, fire) is not None:
+                node = await self.get(path)
+                if isinstance(node, Node):
+                    return node
+            return Gone()
+
+        return _NodeWatch(self, read)
+
+    def watch_children(self, path: str) -> NodeWatch[ChildNames | Gone]:
+        async def read(fire: Callable[[object], None]) -> ChildNames | Gone:
+            while True:
+                children = await self._children(path, fire)
+                # Without a node only `exists` sets a watch.
+                if isinstance(children, ChildNames) or await self._exists(path, fire) is None:
+                    return children
+
+        return _NodeWatch(self, read)
+
+    async def _exists(self, path: str, watch: Callable[[object], None] | None) -> Any:
+        try:
+            return await self._ask(self._kazoo.exists_async, path, watch)
+        except KazooException as error:
+            raise _unavailable(error, path) from error
+
+    async def _children(self, path: str, watch: Callable[[object], None] | None) -> ChildNames | Gone:
+        try:
+            names, stat = await self._ask(self._kazoo.get_children_async, path, watch, include_data=True)
+        except NoNodeError:
+            return Gone()
+        except KazooException as error:
+            raise _unavailable(error, path) from error
+        return ChildNames(tuple(sorted(names)), _stat(stat))
+
+    def connects_again(self, error: MetadataUnavailable) -> bool:
+        """Return whether a read failed only because there is no connection now, and may be one later."""
+        is_lost = self._connection in (_Connection.LOST, _Connection.SILENT)
+        return is_lost or isinstance(error.__cause__, ConnectionLoss)
+
+    def in_loop(self, function: Callable[[], None]) -> Callable[[object], None]:
+        """Return a callback for kazoo's threads that calls the function in the loop."""
+        return lambda _: self._call_loop(function)
+
+
+class _NodeWatch(Generic[_State]):
+    """Follows one node. `read` reads it and sets a watch, which calls the callback that `read` gets."""
+
+    def __init__(
+        self,
+        client: ZookeeperClient,
+        read: Callable[[Callable[[object], None]], Awaitable[_State]],
+    ) -> None:
+        self._client = client
+        self._read = read
+        self._changed = asyncio.Event()
+        self._changed.set()
+        self._last: _State | None = None
+
+    async def next(self, timeout_s: float | None = None) -> _State | Unchanged:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._next()
+        except TimeoutError:
+            return Unchanged()
+
+    def close(self) -> None:
+        # kazoo keeps the watch on the server until it fires. That changes nothing here.
+        self._last = None
+
+    async def _next(self) -> _State:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                state = await self._read(self._client.in_loop(self._changed.set))
+            except MetadataUnavailable as error:
+                self._changed.set()
+                if isinstance(error, SessionExpired) or not self._client.connects_again(error):
+                    raise
+                # The watch was lost with the connection.
+                await self._client.connected()
+                continue
+            except BaseException:
+                self._changed.set()
+                raise
+            if self._last is None or _identity(state) != _identity(self._last):
+                self._last = state
+                return state
+
+
+def _identity(state: Node | ChildNames | Gone) -> tuple[object, ...]:
+    """Return what tells two states of a node apart: also a node that was deleted and created again."""
+    match state:
+        case Node(_, stat):
+            return (stat.created_zxid, stat.modified_zxid)
+        case ChildNames(_, stat):
+            return (stat.created_zxid, stat.children_zxid)
+        case Gone():
+            return ()
+
+
+_FLAGS: dict[CreateMode, dict[str, bool]] = {
+    CreateMode.PERSISTENT: {},
+    CreateMode.EPHEMERAL: {"ephemeral": True},
+    CreateMode.PERSISTENT_SEQUENTIAL: {"sequence": True},
+    CreateMode.EPHEMERAL_SEQUENTIAL: {"ephemeral": True, "sequence": True},
+}
+
+
+def _finish(future: asyncio.Future[Any], outcome: object) -> None:
+    """End a call, unless it has ended: kazoo may answer a request twice when its socket breaks."""
+    if future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+_IN_DOUBT = (ConnectionLoss, SessionExpiredError, SessionMovedError)
+"""After these the server may have done what it was asked. A closed connection counts as an expired
+session."""
+
+
+def _unknown(error: KazooException, path: str) -> Unknown:
+    """Return the answer to a write whose own answer was lost, or raise if the server has refused it."""
+    if isinstance(error, _IN_DOUBT):
+        return Unknown(_words(error))
+    raise _unavailable(error, path) from error
+
+
+def _unavailable(error: KazooException, path: str) -> MetadataUnavailable:
+    if isinstance(error, SessionExpiredError):
+        return SessionExpired(_words(error))
+    return MetadataUnavailable(f"{path}: {_words(error)}")
+
+
+def _words(error: KazooException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _multi_answer(operations: Sequence[Operation], results: Sequence[object]) -> MultiAnswer:
+    for index, (one, result) in enumerate(zip(operations, results, strict=True)):
+        match result:
+            case RolledBackError() | RuntimeInconsistency():
+                continue
+            case NodeExistsError():
+                return Rejected(index, Exists())
+            case NoNodeError() | NoChildrenForEphemeralsError():
+                return Rejected(index, NoParent() if isinstance(one, MultiCreate) else Gone())
+            case BadVersionError():
+                return Rejected(index, Conflict())
+            case NotEmptyError():
+                return Rejected(index, NotEmpty())
+            case KazooException():
+                raise _unavailable(result, one.path)
+    return Done()
+
+
+async def _pipelined(ask: Callable[[str], Coroutine[Any, Any, _T]], paths: Sequence[str]) -> list[_T]:
+    found: list[_T] = []
+    for first in range(0, len(paths), _PIPELINED_MAX):
+        found += await asyncio.gather(*map(ask, paths[first : first + _PIPELINED_MAX]))
+    return found
+
+
+def _stat(stat: Any) -> NodeStat:
+    return NodeStat(
+        created_zxid=stat.czxid,
+        modified_zxid=stat.mzxid,
+        created_ms=stat.ctime,
+        modified_ms=stat.mtime,
+        version=stat.version,
+        children_version=stat.cversion,
+        acl_version=stat.aversion,
+        ephemeral_owner=stat.ephemeralOwner,
+        data_length=stat.dataLength,
+        children_count=stat.numChildren,
+        children_zxid=stat.pzxid,
+    )
