@@ -1,0 +1,26 @@
+"""A client of ledgers whose entries are on several bookies.
+
+What decides is pure: a machine gets events, and returns effects. It knows no socket, no clock and no random
+source, so that a simulator can play each order of events, and play it again (`recovery/clusterlab`).
+
+    distribution      which bookies of an ensemble have an entry, and what some of their answers prove
+    placement         the choice of bookies
+    entries           the bytes of one ledger's entries
+    effects           what a state machine asks for
+    metadata_change   a change of the ledger's metadata: compare, write, and what a lost answer means
+    copies            the entries under way: which copy was sent where, and which of them count
+    writer            the life of an open ledger
+    recoverer         the take-over of a ledger: fence it, find its end, close it
+    reader            one entry from its copies, and the last add confirmed
+    tailer            a ledger that is still written to
+
+The other modules perform the effects, on an event loop:
+
+    connections       connections to bookies, and calls that end exactly once: the only module with sockets
+    driver            performs the effects of one machine
+    async_writer      the writer of a ledger, for coroutines
+    async_reader      the reader of a ledger, for coroutines
+    cluster           creates, takes over, views and deletes ledgers
+    connect           opens a client by the address of the metadata
+    blocking          the same client for threads
+"""

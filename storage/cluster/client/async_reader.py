@@ -1,0 +1,199 @@
+"""A reader of a ledger, for coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from storage.cluster.client.distribution import quorums_of
+from storage.cluster.client.driver import MachineDriver, settle
+from storage.cluster.client.effects import FollowEnded, ShowEntry
+from storage.cluster.client.reader import EntryRead, NotThere
+from storage.cluster.client.tailer import LedgerTailer
+from storage.cluster.errors import (
+    ClientClosed,
+    ClusterError,
+    CopiesUnreadable,
+    LedgerNotClosed,
+    NoSuchLedgerExistsOnMetadataServer,
+)
+from storage.cluster.metadata.update import Versioned
+from storage.cluster.metadata.znodes import Gone
+from storage.entry.model import Entry
+from storage.errors import NoSuchEntry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+    from storage.cluster.client.cluster import AsyncCluster
+    from storage.cluster.client.effects import BookieAnswer, Effect, Send, Token
+    from storage.cluster.client.entries import EntryCodec
+    from storage.cluster.metadata.ledger import ClusterLedgerMetadata
+
+_SPECULATIVE_READ_S = 2.0
+"""After this time without an answer another bookie is asked, too."""
+_READS_AHEAD = 16
+_SHOWN_AHEAD = 100
+"""Entries that a follower reads before they are taken."""
+
+
+class AsyncLedgerReader:
+    """Reads one ledger."""
+
+    def __init__(
+        self,
+        cluster: AsyncCluster,
+        entries: EntryCodec,
+        metadata: Versioned[ClusterLedgerMetadata],
+    ) -> None:
+        self.id = entries.ledger_id
+        self._cluster = cluster
+        self._entries = entries
+        self._metadata = metadata
+        self._quorums = quorums_of(metadata.value)
+
+    @property
+    def metadata(self) -> ClusterLedgerMetadata:
+        """The newest metadata that the reader has read."""
+        return self._metadata.value
+
+    @property
+    def last_entry(self) -> int:
+        """The id of the last entry of a closed ledger; -1 without any. Raise if the ledger is open."""
+        if not self.metadata.is_closed or self.metadata.last_entry is None:
+            raise LedgerNotClosed(self.id)
+        return self.metadata.last_entry
+
+    async def read(self, entry_id: int) -> Entry:
+        """Return an entry, its digest verified. Of an open ledger it need not be acknowledged.
+
+        An entry that is not found is looked for once more if there are newer metadata, because all its copies
+        may have moved since this reader has read them.
+        """
+        known = self._metadata.version
+        found = await self._read(entry_id)
+        if isinstance(found, NotThere | CopiesUnreadable) and await self._newest_version() > known:
+            found = await self._read(entry_id)
+        match found:
+            case Entry() as entry:
+                return entry
+            case NotThere():
+                raise NoSuchEntry(self.id, entry_id)
+            case error:
+                raise error
+
+    async def _newest_version(self) -> int:
+        """Read the metadata again if they can be read, and return their version."""
+        match await self._cluster.read_metadata(self.id):
+            case Gone():
+                raise NoSuchLedgerExistsOnMetadataServer(self.id)
+            case Versioned() as found:
+                self._metadata = found
+        return self._metadata.version
+
+    async def _read(self, entry_id: int) -> Entry | NotThere | ClusterError:
+        bookies = self.metadata.segment_of(entry_id).bookies
+        read = EntryRead(self._entries, self._quorums, bookies, entry_id, self._cluster.slow_bookies())
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def perform(sends: Sequence[Send]) -> None:
+            for send in sends:
+                self._cluster.call(send, partial(answered, send.token))
+            if read.result is not None:
+                settle(done, None)
+
+        def answered(token: Token, answer: BookieAnswer) -> None:
+            perform(read.answered(token, answer))
+
+        perform(read.begin())
+        while not done.done():
+            await asyncio.wait([done], timeout=_SPECULATIVE_READ_S)
+            perform(read.waited())
+        assert read.result is not None, "it is over"
+        return read.result
+
+    async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
+        """Yield the entries of a closed ledger, from one id to another; by default all."""
+        end = self.last_entry if last is None else min(last, self.last_entry)
+        under_way: deque[asyncio.Task[Entry]] = deque()
+        loop = asyncio.get_running_loop()
+        try:
+            for entry_id in range(first, end + 1):
+                under_way.append(loop.create_task(self.read(entry_id)))
+                if len(under_way) >= _READS_AHEAD:
+                    yield await under_way.popleft()
+            while under_way:
+                yield await under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
+
+    async def payloads(self, first: int = 0, last: int | None = None) -> AsyncIterator[bytes]:
+        """Yield the payloads of a closed ledger, from one id to another; by default all."""
+        async for entry in self.entries(first, last):
+            yield entry.payload
+
+    async def follow(self, first: int = 0) -> AsyncGenerator[Entry, None]:
+        """Yield the entries from one on, also while they are written. End when the ledger is closed."""
+        following = _Following(self._cluster, LedgerTailer(self._entries, self._metadata, first), self.id)
+        try:
+            while (entry := await following.next()) is not None:
+                yield entry
+        finally:
+            await following.stop()
+
+
+class _Following:
+    """One iteration that follows a ledger: entries wait here until they are taken."""
+
+    def __init__(self, cluster: AsyncCluster, machine: LedgerTailer, ledger_id: int) -> None:
+        self._cluster = cluster
+        self._machine = machine
+        self._ledger_id = ledger_id
+        self._shown: asyncio.Queue[Entry | FollowEnded] = asyncio.Queue()
+        self._driver = MachineDriver(cluster, ledger_id, machine)
+        self._driver.report = self._report
+        self._driver.perform(machine.begin())
+        self._watch = cluster.run(self._follow_metadata())
+
+    async def next(self) -> Entry | None:
+        """Return the next entry, or `None` at the end of the ledger."""
+        if self._shown.empty():
+            self._driver.perform(self._machine.resume())
+        found = await self._shown.get()
+        if not isinstance(found, FollowEnded):
+            return found
+        if found.error is not None:
+            raise found.error
+        return None
+
+    def _report(self, effect: Effect) -> None:
+        match effect:
+            case ShowEntry(entry):
+                self._shown.put_nowait(entry)
+                if self._shown.qsize() >= _SHOWN_AHEAD:
+                    self._machine.pause()
+            case FollowEnded():
+                self._shown.put_nowait(effect)
+
+    async def _follow_metadata(self) -> None:
+        try:
+            await self._cluster.follow_metadata(self._ledger_id, self._changed)
+            error: ClusterError = NoSuchLedgerExistsOnMetadataServer(self._ledger_id)
+        except ClusterError as lost:
+            error = lost
+        except asyncio.CancelledError:
+            self._shown.put_nowait(FollowEnded(ClientClosed()))
+            raise
+        self._shown.put_nowait(FollowEnded(error))
+
+    def _changed(self, metadata: Versioned[ClusterLedgerMetadata]) -> None:
+        self._driver.perform(self._machine.metadata_changed(metadata))
+
+    async def stop(self) -> None:
+        self._machine.stop()
+        self._watch.cancel()
+        await asyncio.gather(self._watch, return_exceptions=True)

@@ -1,0 +1,91 @@
+"""Drives one state machine on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from storage.cluster.client.effects import ReadMetadata, Send, Wait, WriteMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from storage.cluster.client.cluster import AsyncCluster
+    from storage.cluster.client.effects import BookieAnswer, Effect, LedgerMachine, Token
+    from storage.cluster.metadata.ledger import ClusterLedgerMetadata
+    from storage.cluster.metadata.update import Versioned
+
+_T = TypeVar("_T")
+
+
+class MachineDriver:
+    """Performs the effects of one machine, and tells it what comes of them."""
+
+    def __init__(self, cluster: AsyncCluster, ledger_id: int, machine: LedgerMachine) -> None:
+        self._cluster = cluster
+        self._ledger_id = ledger_id
+        self._machine = machine
+        self._loop = asyncio.get_running_loop()
+        self.report: Callable[[Effect], None] = _ignore
+        """Called with each report of the machine."""
+        self.performed: Callable[[], None] = _nothing
+        """Called after each event."""
+
+    def future(self) -> asyncio.Future[Versioned[ClusterLedgerMetadata]]:
+        return self._loop.create_future()
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Do what the machine asks for, in its order."""
+        for effect in effects:
+            match effect:
+                case Send(_, _, token):
+                    self._cluster.call(effect, partial(self._answered, token))
+                case WriteMetadata():
+                    self._cluster.run(self._write(effect))
+                case ReadMetadata():
+                    self._cluster.run(self._read())
+                case Wait(seconds):
+                    self._loop.call_later(seconds, self._waited)
+                case report:
+                    self.report(report)
+        self.performed()
+
+    def _answered(self, token: Token, answer: BookieAnswer) -> None:
+        self.perform(self._machine.answered(token, answer))
+
+    def _waited(self) -> None:
+        self.perform(self._machine.waited())
+
+    async def _write(self, write: WriteMetadata) -> None:
+        answer = await self._cluster.write_metadata(self._ledger_id, write)
+        self.perform(self._machine.metadata_written(answer))
+
+    async def _read(self) -> None:
+        answer = await self._cluster.read_metadata(self._ledger_id)
+        self.perform(self._machine.metadata_read(answer))
+
+
+def settle(future: asyncio.Future[_T], value: _T) -> None:
+    """Give a future its value, unless its caller has cancelled it."""
+    if not future.done():
+        future.set_result(value)
+
+
+def refuse(future: asyncio.Future[_T], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def mark_retrieved(future: asyncio.Future[_T]) -> None:
+    """Note that an error may be ignored: the writer's close raises what has ended it."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _ignore(report: Effect) -> None:
+    """Drop a report that has no reader."""
+
+
+def _nothing() -> None:
+    """Do nothing after an event."""

@@ -1,0 +1,53 @@
+"""The bytes of one ledger's entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from storage.entry import format as entry_format
+from storage.entry.digest import digester, master_key
+from storage.entry.read_result import Damaged
+
+if TYPE_CHECKING:
+    from storage.entry.digest import Digester
+    from storage.entry.model import DigestType, Entry
+
+
+@dataclass(frozen=True, slots=True)
+class EntryCodec:
+    """Encodes and decodes the entries of one ledger, and holds the key that its bookies check."""
+
+    ledger_id: int
+    master_key: bytes = field(repr=False)
+    digester: Digester
+
+    def encode(self, entry_id: int, last_add_confirmed: int, length: int, payload: bytes) -> bytes:
+        """Return the bytes of an entry. `length` is that of all payloads up to and with this one."""
+        head = entry_format.HEAD.pack(self.ledger_id, entry_id, last_add_confirmed, length)
+        return b"".join((head, self.digester.compute(head, payload), payload))
+
+    def encoded_again(self, entry: Entry, last_add_confirmed: int) -> bytes:
+        """Return the bytes of an entry with another last add confirmed."""
+        return self.encode(entry.entry_id, last_add_confirmed, entry.length, entry.payload)
+
+    def decode(self, entry_id: int, data: bytes) -> Entry | None:
+        """Return the entry, or `None` if these bytes are damaged or another entry's."""
+        entry = self.decode_any(data)
+        return entry if entry is not None and entry.entry_id == entry_id else None
+
+    def decode_any(self, data: bytes) -> Entry | None:
+        """Return the entry of any id, or `None` if these bytes are damaged or of another ledger."""
+        entry = entry_format.decode(data, self.digester)
+        return None if isinstance(entry, Damaged) or entry.ledger_id != self.ledger_id else entry
+
+    def decode_lac(self, packet: bytes) -> int | None:
+        """Return the last add confirmed in a packet, or `None` if it is damaged or of another ledger."""
+        lac = entry_format.decode_lac(packet, self.digester)
+        is_ours = packet[:8] == self.ledger_id.to_bytes(8, "big")
+        return lac if isinstance(lac, int) and is_ours else None
+
+
+def entry_codec(ledger_id: int, digest_type: DigestType, password: bytes) -> EntryCodec:
+    """Return the codec of a ledger with this digest type and password."""
+    return EntryCodec(ledger_id, master_key(password), digester(digest_type, password))
