@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recovery.opening import open_store
-    from recovery.opening_async import open_async_store
-    from recovery.viewing import open_view
+    from recovery.opening.open_async_store import open_async_store
+    from recovery.opening.open_store import open_store
+    from recovery.view.open_view import open_view
 
 __all__ = ["open_async_store", "open_store", "open_view"]
 
 
-def __getattr__(name: str) -> object:
-    # Looked up when it is first used: the command and the crash lab start without lmdb, nobody with asyncio.
-    if name == "open_store":
-        from recovery.opening import open_store
+_LOADED_ON_USE = {
+    "open_async_store": "recovery.opening.open_async_store",
+    "open_store": "recovery.opening.open_store",
+    "open_view": "recovery.view.open_view",
+}
 
-        return open_store
-    if name == "open_async_store":
-        from recovery.opening_async import open_async_store
 
-        return open_async_store
-    if name == "open_view":
-        from recovery.viewing import open_view
+def __dir__() -> list[str]:
+    return list(__all__)
 
-        return open_view
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+# Hidden from type checkers: to them a module with `__getattr__` has every attribute.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        # Each is loaded when it is first used, because the command line starts without lmdb and asyncio.
+        if name not in _LOADED_ON_USE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LOADED_ON_USE[name]), name)

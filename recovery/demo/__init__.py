@@ -1,10 +1,10 @@
-"""A writer is killed while it writes, and every entry it was answered for is looked for afterwards.
+"""The demo: a writer is killed while it writes, and then every acknowledged entry is looked for.
 
-    workload   what is written, so that nobody has to remember it
-    writer     the process that writes and tells each acknowledgement, until it is killed
-    victim     that process as its parent sees it: what it has told, and its end
-    audit      what is there after the kill
-    run        all of it, one after the other
+    workload        the entries, which follow from their ids, so that no list of them is needed
+    writer          the process that writes and reports each acknowledgement, until it is killed
+    writer_process  that process as its parent sees it: its reports, and its end
+    audit           reads everything back after the kill
+    run             all of it, one after the other
 
-Plain Python: it shows nothing, and calls whoever wants to.
+Nothing here prints: progress goes to callbacks.
 """

@@ -1,4 +1,4 @@
-"""What is there after the kill: the traces that the writer has left, and every entry it was answered for."""
+"""After the kill: the files that the writer has left, and every entry that was acknowledged to it."""
 
 from __future__ import annotations
 
@@ -7,58 +7,63 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recovery.opening import open_store
-from storage import filenames, journals, lastmark
-from storage.codec.mark import Mark
+from recovery.opening.open_store import open_store
+from storage.checkpoint import mark
+from storage.checkpoint.mark_format import Mark
+from storage.disk import filenames
+from storage.disk.posix import PosixDirectory
 from storage.errors import EntryUnreadable, NoSuchEntry, NoSuchLedger
-from storage.posix_files import PosixDirectory
+from storage.journal import journal_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from recovery.demo.workload import Workload
     from storage.ledger import Ledger
-    from storage.report import OpenReport, ReplayProgress
+    from storage.open_report import OpenReport, ReplayProgress
     from storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
+class WriterProgress:
     """How far the writer had come, by its files."""
 
     checkpoints: int
     journals: int
 
 
-def traces(path: str) -> Traces:
-    """Looked for before the store is opened, which adds its own. Reads only."""
+def writer_progress(path: str) -> WriterProgress:
+    """Read the progress from the files.
+
+    Call it before the store is opened, because an opening changes them.
+    """
     current = filenames.CURRENT
-    found = lastmark.load(PosixDirectory(Path(path) / filenames.LEDGER_DIRECTORY / current))
+    found = mark.load(PosixDirectory(Path(path) / filenames.LEDGER_DIRECTORY / current))
     generation = found.trailer.generation if isinstance(found, Mark) and found.trailer else 0
-    ids = journals.journal_ids(PosixDirectory(Path(path) / filenames.JOURNAL_DIRECTORY / current))
-    return Traces(generation, max(ids, default=0))
+    ids = journal_set.journal_ids(PosixDirectory(Path(path) / filenames.JOURNAL_DIRECTORY / current))
+    return WriterProgress(generation, max(ids, default=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    """What opening has brought back. `lost` is what must be 0."""
+class ReadBackResult:
+    """The result of opening the store and reading everything. `lost` must be 0."""
 
     acknowledged: int
     intact: int
-    """Of those acknowledged: there, byte for byte what was written."""
+    """Acknowledged entries that are there, byte for byte as written."""
     unacknowledged: int
-    """Kept beyond them: the kill came between their sync and the answer."""
+    """Further entries: the kill came between their sync and their acknowledgement."""
     wrong: int
-    """Kept beyond them, and not what was written."""
+    """Further entries that are not as they were written."""
     opened: OpenReport
     replay_s: float
-    """Until everything was in memory again."""
+    """Seconds until everything was in memory again."""
     open_s: float
-    """Until the store could take adds again."""
+    """Seconds until the store could take adds again."""
 
     @property
     def lost(self) -> int:
-        """Acknowledged, and now missing, unreadable or changed."""
+        """Acknowledged entries that are missing, unreadable or changed."""
         return self.acknowledged - self.intact
 
     @property
@@ -72,10 +77,10 @@ def audit(
     ends: Mapping[int, int],
     replaying: Callable[[ReplayProgress], None],
     reading: Callable[[int, int], None],
-) -> Recovered:
-    """Opens the store and reads everything. `ends`: of each ledger, the entries that were acknowledged.
+) -> ReadBackResult:
+    """Open the store and read everything; `ends` is the number of acknowledged entries of each ledger.
 
-    `reading` is told how many entries have been read, and of how many.
+    `reading` is called with the number of entries that have been read, and the number of all.
     """
     stopwatch = _Stopwatch(replaying)
     with open_store(path, workload.config, stopwatch.note) as store:
@@ -92,7 +97,7 @@ def audit(
                 done += 1
                 reading(done, total)
         acknowledged = sum(ends.values())
-        return Recovered(
+        return ReadBackResult(
             acknowledged=acknowledged,
             intact=intact,
             unacknowledged=unacknowledged,
@@ -104,7 +109,7 @@ def audit(
 
 
 class _Stopwatch:
-    """Starts when it is made; passes progress on, and notes when it last came."""
+    """Measures time from its creation; passes progress on and notes when it last came."""
 
     def __init__(self, replaying: Callable[[ReplayProgress], None]) -> None:
         self.replayed_s = 0.0
@@ -125,7 +130,7 @@ def _end(store: Store, ledger_id: int) -> int:
 
 
 def _intact(ledger: Ledger, end: int, workload: Workload) -> Iterator[bool]:
-    """Of each entry before `end`, whether it is there as it was written."""
+    """Yield for each entry before `end` whether it is there as it was written."""
     at = 0
     while at < end:
         try:
@@ -133,7 +138,7 @@ def _intact(ledger: Ledger, end: int, workload: Workload) -> Iterator[bool]:
                 yield payload == workload.payload(ledger.id, at)
                 at += 1
         except (NoSuchLedger, NoSuchEntry, EntryUnreadable):
-            # A whole block may have been refused for one of its entries: each has to be asked for by itself.
+            # A whole block may have been refused because of one entry, so read each entry by itself.
             yield _is_intact(ledger, at, workload)
             at += 1
 

@@ -1,4 +1,4 @@
-"""The demo from its first write to the last entry that is read back."""
+"""The demo, from its first write to the last entry that is read back."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from recovery.demo.audit import audit, traces
-from recovery.demo.victim import Victim
+from recovery.demo.audit import audit, writer_progress
+from recovery.demo.writer_process import WriterProcess
 
 if TYPE_CHECKING:
-    from recovery.demo.audit import Recovered, Traces
+    from recovery.demo.audit import ReadBackResult, WriterProgress
     from recovery.demo.workload import Workload
-    from storage.report import ReplayProgress
+    from storage.open_report import ReplayProgress
 
 
-class Watch(Protocol):
-    """Is told what happens, when it happens. Called often: it must be quick."""
+class DemoWatcher(Protocol):
+    """Callbacks for progress. They are called often, so they must be fast."""
 
     def started(self, pid: int) -> None: ...
-    def wrote(self, written: Written) -> None: ...
-    def killed(self, written: Written) -> None: ...
+    def wrote(self, written: WriteProgress) -> None: ...
+    def killed(self, written: WriteProgress) -> None: ...
     def replayed(self, progress: ReplayProgress) -> None: ...
     def read(self, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """When it is enough: at so many acknowledged entries, or so long after the first."""
+    """When to kill the writer: after so many acknowledged entries, or so long after the first."""
 
     entries: int | None
     seconds: float | None
 
     def fraction(self, entries: int, seconds: float) -> float:
-        """How near it is; from 1 on it is reached."""
+        """Return how much of the target is reached; 1 or more means all of it."""
         by_entries = entries / self.entries if self.entries else 0.0
         by_seconds = seconds / self.seconds if self.seconds else 0.0
         return max(by_entries, by_seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What has been acknowledged, in how long."""
+class WriteProgress:
+    """The acknowledged entries, and the time that they took."""
 
     entries: int
     size: int
@@ -50,45 +50,45 @@ class Written:
 
     @property
     def speed(self) -> float:
-        """Bytes of payload in a second."""
+        """Bytes of payload per second."""
         return self.size / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was written, what the kill left, and what came back."""
+class DemoOutcome:
+    """The written entries, the files after the kill, and the entries that were read back."""
 
-    written: Written
-    traces: Traces
-    recovered: Recovered
+    written: WriteProgress
+    writer_progress: WriterProgress
+    recovered: ReadBackResult
 
 
-def run(path: str, workload: Workload, target: Target, watch: Watch) -> Outcome:
-    """Writes to `path` in another process, kills that, opens the store and reads everything back.
+def run(path: str, workload: Workload, target: Target, watch: DemoWatcher) -> DemoOutcome:
+    """Write to `path` in another process, kill it, open the store and read everything back.
 
-    `WriterDied` when the other process ended by itself. Whatever happens, it does not outlive this call.
+    Raise `WriterDied` if the other process ended by itself. It never outlives this call.
     """
-    with Victim(path, workload) as victim:
+    with WriterProcess(path, workload) as victim:
         watch.started(victim.pid)
         written = _write(victim, workload, target, watch)
     watch.killed(written)
-    left = traces(path)
+    left = writer_progress(path)
     recovered = audit(path, workload, victim.acknowledged.ends, watch.replayed, watch.read)
-    return Outcome(written, left, recovered)
+    return DemoOutcome(written, left, recovered)
 
 
-def _write(victim: Victim, workload: Workload, target: Target, watch: Watch) -> Written:
-    """What the process was answered for until it was killed."""
+def _write(victim: WriterProcess, workload: Workload, target: Target, watch: DemoWatcher) -> WriteProgress:
+    """Return what was acknowledged to the process until it was killed."""
     began: float | None = None
 
-    def so_far() -> Written:
+    def so_far() -> WriteProgress:
         entries = victim.acknowledged.entries
         seconds = 0.0 if began is None else time.monotonic() - began
-        return Written(entries, entries * workload.size, seconds, target.fraction(entries, seconds))
+        return WriteProgress(entries, entries * workload.size, seconds, target.fraction(entries, seconds))
 
     def is_enough() -> bool:
         nonlocal began
-        # Its start is not counted: on a slow machine it takes a while until anything can be acknowledged.
+        # Time counts from the first acknowledgement, because the start takes long on a slow machine.
         if began is None and victim.acknowledged.entries:
             began = time.monotonic()
         written = so_far()

@@ -1,4 +1,4 @@
-"""What the demo writes: ledgers whose entries follow from their ids, so that nobody has to remember them."""
+"""The entries of the demo. Their payloads follow from their ids, so that no list of them is needed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _BATCH_SIZE_MAX = 1 << 20
 _TABLE_SIZE = 8 << 20
 _JOURNAL_SIZE = 8 << 20
 _CHECKPOINT_INTERVAL_S = 0.5
-# What an entry, its length word and its part of a group's padding take beside the payload, and some to spare.
+# The bytes that an entry, its length word and its part of a group's padding take beside the payload.
 _OVERHEAD = 128
-# Of the alignment: a header, a seal, and what rounds up.
+# The bytes that alignment takes: a header, a seal, and rounding.
 _JOURNAL_OVERHEAD = 8 * 4096
 
 
-class Batch(NamedTuple):
-    """How many entries a ledger gets at once."""
+class WriteBatch(NamedTuple):
+    """The number of entries that a ledger gets at once."""
 
     ledger_id: int
     entries: int
@@ -34,10 +34,13 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How many entries, of what size, to how many ledgers."""
+    """The number of entries, their size, and the number of ledgers."""
 
     entries: int = 50_000
-    """About: writing goes on until the kill. The size of tables and journals follows from it."""
+    """Approximate, because writing goes on until the kill.
+
+    The size of tables and journals follows from it.
+    """
     size: int = 1024
     ledgers: int = 4
 
@@ -46,16 +49,16 @@ class Workload:
         return range(1, self.ledgers + 1)
 
     def payload(self, ledger_id: int, entry_id: int) -> bytes:
-        """Of no other entry: a place mixed up in recovery would not go unseen."""
+        """Return the payload. All payloads differ, so that entries that recovery mixes up are noticed."""
         seed = hashlib.blake2b(b"%d/%d" % (ledger_id, entry_id)).digest()
         return (seed * (self.size // len(seed) + 1))[: self.size]
 
-    def batches(self) -> Iterator[Batch]:
-        """Without end: a batch for each ledger in turn, and a single entry behind it."""
+    def batches(self) -> Iterator[WriteBatch]:
+        """Yield, without end, a batch for each ledger in turn, each followed by a single entry."""
         count = max(1, min(BATCH, _BATCH_SIZE_MAX // self.size))
         for ledger_id in cycle(self.ledger_ids):
-            yield Batch(ledger_id, count)
-            yield Batch(ledger_id, 1)
+            yield WriteBatch(ledger_id, count)
+            yield WriteBatch(ledger_id, 1)
 
     @property
     def config(self) -> StoreConfig:

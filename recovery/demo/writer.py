@@ -1,7 +1,7 @@
 """The process that writes until it is killed: `python -m recovery.demo.writer PATH ENTRIES SIZE LEDGERS`.
 
-Each line on its stdout is an acknowledgement: ledger, first entry, end. A line is in the pipe when the store
-has answered, and a kill takes none of them back.
+Each line of its output is an acknowledgement: ledger, first entry, end. The line is written after the store
+has acknowledged the entries, and stays in the pipe after a kill.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from recovery.demo.workload import Workload
-from recovery.opening import open_store
+from recovery.opening.open_store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def write(path: str, workload: Workload, acknowledge: Callable[[int, range], None]) -> None:
-    """Writes for ever; `acknowledge` hears of a batch when a crash can no longer lose it."""
+    """Write without end; call `acknowledge` for each batch that a crash can no longer lose."""
     with open_store(path, workload.config) as store:
         ledgers = {ledger_id: store.ledger(ledger_id) for ledger_id in workload.ledger_ids}
         ends = dict.fromkeys(ledgers, 0)
@@ -37,18 +37,18 @@ def write(path: str, workload: Workload, acknowledge: Callable[[int, range], Non
 
 
 def _tell(ledger_id: int, ids: range) -> None:
-    # One write, far below the size to which a pipe takes it whole: no half line can be mixed up with another.
+    # One small write, which a pipe takes as a whole, so that lines are never mixed up.
     os.write(1, b"%d %d %d\n" % (ledger_id, ids.start, ids.stop))
 
 
 def main(arguments: list[str]) -> None:
-    # An interrupt on the terminal reaches both processes: the parent decides what becomes of this one.
+    # Ignore interrupts, which the terminal sends to both processes: the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     path, entries, size, ledgers = arguments
     try:
         write(path, Workload(int(entries), int(size), int(ledgers)), _tell)
     except BrokenPipeError:
-        # The parent has gone without a word: nobody is left to write for.
+        # The parent is gone.
         return
 
 

@@ -1,1 +1,1 @@
-"""The crash laboratory applied to our own store: what `ledgerstore crash run` proves by itself."""
+"""The crash laboratory applied to our own store, as `ledgerstore crash run` does without arguments."""

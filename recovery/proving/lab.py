@@ -1,9 +1,9 @@
-"""The laboratory around our own store."""
+"""The laboratory with our own store, its workloads and its oracles."""
 
 from __future__ import annotations
 
 from recovery.crashlab import CrashLab
-from recovery.crashlab.oracles import (
+from recovery.crashlab.judge.oracles import (
     Atomic,
     ContinueAfterRecovery,
     Durable,
@@ -18,9 +18,9 @@ from recovery.crashlab.oracles import (
     OpenSucceedsOrNamed,
     PrefixPerStream,
 )
-from recovery.proving.kinds import IGNORED, KINDS, fields
-from recovery.proving.showing import go_on, recover
-from recovery.proving.verifying import verify
+from recovery.proving.file_kinds import IGNORED, KINDS, fields
+from recovery.proving.observation import go_on, recover
+from recovery.proving.verifier import verify
 from recovery.proving.workloads import WORKLOADS
 from storage.errors import StoreError
 
@@ -31,7 +31,7 @@ ORACLES = (
     Atomic(),
     FencedStays(),
     MonotonicLAC(),
-    # Adds of one ledger follow one another in the journal, deferred ones too: what is cut is an end.
+    # Adds of one ledger follow one another in the journal, deferred ones too, so a crash can cut only an end.
     PrefixPerStream(),
 )
 
@@ -41,13 +41,13 @@ RULES = (
     FsckClean(verify),
     OpenSucceedsOrNamed(named=(StoreError,)),
     NoHang(),
-    # Each group vouches for those before it; nothing vouches for the last one yet.
+    # Each group proves the groups before it, but nothing proves the last group yet.
     LastSyncUnwitnessed("journal"),
 )
 
 
 def ledgerstore_lab(seed: int = 1, profile: str = "posix-strict") -> CrashLab:
-    """Our store under every workload of its own, with all that it promises as what must hold."""
+    """Return the laboratory for our store, with all its workloads and all its promises."""
     return CrashLab(
         WORKLOADS,
         recover,
