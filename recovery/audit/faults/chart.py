@@ -1,7 +1,7 @@
-"""Where everything stands in an undamaged store: the truth by which planted faults are judged.
+"""The chart of an undamaged store: the position of every record, by which planted faults are judged.
 
-Nothing here uses what the audit uses to walk through files; a few lines of `struct` are enough where nothing
-is damaged.
+Nothing here uses the audit's code for reading files. A few lines of `struct` are enough, because nothing is
+damaged.
 """
 
 from __future__ import annotations
@@ -14,39 +14,41 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from recovery.audit.faults.journal_chart import JournalChart, journal_chart
-from storage import filenames
-from storage.codec import entry as entry_codec
-from storage.codec import entrylog as log_codec
-from storage.codec import mark as mark_codec
-from storage.codec.digest import DigestCheck, digester
-from storage.entry import DigestType
-from storage.filenames import FileKind
-from storage.index import NoIndex
-from storage.index_state import IndexState
-from storage.lmdb_place import LmdbPlace
-from storage.outcome import Damaged
-from storage.position import START, JournalPosition
-from storage.posix_files import PosixDirectory
+from recovery.directory.evidence import is_deleted_since, newest_rows
+from storage.checkpoint import mark_format as mark_codec
+from storage.disk import filenames
+from storage.disk.filenames import FileKind
+from storage.disk.posix import PosixDirectory
+from storage.entry import format as entry_format
+from storage.entry.digest import DigestCheck, digester
+from storage.entry.model import DigestType
+from storage.entry.position import START, JournalPosition
+from storage.entry.read_result import Damaged
+from storage.entrylog import format as entrylog_format
+from storage.index.lmdb.directory import LmdbIndexDirectory
+from storage.index.port import NoIndex
+from storage.index.state import IndexState
+from storage.ledgers import metadata_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from storage.row import LedgerRow
+    from storage.entry.ledger_record import LedgerRecord
 
 _PREFIX = struct.Struct(">iqq")
 _VERIFYING = (DigestType.CRC32C, DigestType.CRC32, DigestType.MAC)
 
 
-class Record(NamedTuple):
-    """One record of an entry log; ledger -1: a ledgers map (entry -2) or a filler."""
+class ChartRecord(NamedTuple):
+    """One record of an entry log. Ledger -1 means a ledgers map (entry -2) or a filler."""
 
     offset: int
     end: int
     ledger_id: int
     entry_id: int
     digest: DigestType | None = None
-    """What proves it; `None`: nothing that is known."""
+    """The digest type that proves it, or `None` if no known digest does."""
 
     @property
     def is_entry(self) -> bool:
@@ -54,7 +56,7 @@ class Record(NamedTuple):
 
     @property
     def is_map(self) -> bool:
-        return self.ledger_id == log_codec.META_LEDGER and self.entry_id == log_codec.MAP_ENTRY
+        return self.ledger_id == entrylog_format.META_LEDGER and self.entry_id == entrylog_format.MAP_ENTRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,39 +65,39 @@ class LogChart:
 
     log_id: int
     size: int
-    records: tuple[Record, ...]
+    records: tuple[ChartRecord, ...]
     limit: int
-    """Where what counts ends."""
+    """Where its durable content ends."""
     is_ours: bool
     is_sealed: bool
     is_leftover: bool = False
-    """Ours, and nothing in it counts."""
+    """Written by ledgerstore, and nothing in it counts."""
 
     @property
     def name(self) -> str:
         return filenames.entry_log(self.log_id)
 
     @property
-    def counted(self) -> list[Record]:
-        """The records in front of the limit."""
+    def counted(self) -> list[ChartRecord]:
+        """The records before the limit."""
         return [record for record in self.records if record.end <= self.limit]
 
     @property
-    def entries(self) -> list[Record]:
+    def entries(self) -> list[ChartRecord]:
         return [record for record in self.counted if record.is_entry]
 
-    def at(self, offset: int) -> Record | None:
-        """The record that a byte belongs to."""
+    def at(self, offset: int) -> ChartRecord | None:
+        """Return the record that contains a byte."""
         number = bisect_right(self.records, offset, key=lambda record: record.offset) - 1
         found = self.records[number] if number >= 0 else None
         return found if found is not None and offset < found.end else None
 
-    def touching(self, start: int, end: int) -> list[Record]:
-        """The counted records that have bytes in [start, end)."""
+    def touching(self, start: int, end: int) -> list[ChartRecord]:
+        """Return the counted records that have bytes in [start, end)."""
         return [record for record in self.counted if record.offset < end and start < record.end]
 
-    def sound_behind(self, record: Record) -> int:
-        """Where the next record begins by which a reader that got lost can know where it is."""
+    def sound_after(self, record: ChartRecord) -> int:
+        """Return where the next record begins that lets a reader find the framing again."""
         following = [one for one in self.records if one.offset >= record.end]
         proven = (one.offset for one in following if one.digest is not None or not one.is_entry)
         return next(proven, self.size)
@@ -114,9 +116,16 @@ class Chart:
     logs: tuple[LogChart, ...]
     journals: tuple[JournalChart, ...]
     places: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
-    """What the index of ours holds: for each ledger its entries' packed places."""
+    """The content of a ledgerstore index that counts: for each ledger the packed places of its entries.
+
+    Without those that the next opening removes, because a delete or a truncation is only in `ledgers.rows`.
+    """
     deleted: frozenset[int] = frozenset()
-    """Ledgers that were deleted, be it that there is another one of that id now."""
+    """Ledgers that were deleted, even if there is a new ledger with the same id."""
+    first_ids: Mapping[int, int] = field(default_factory=dict)
+    """For each truncated ledger the first entry that is left."""
+    unindexed: frozenset[int] = frozenset()
+    """Ledgers whose delete or truncation is in `ledgers.rows` and not yet in the index."""
 
     @property
     def ledgers(self) -> Path:
@@ -133,7 +142,7 @@ class Chart:
 
     @cached_property
     def newest_copies(self) -> Mapping[tuple[int, int], tuple[int, int]]:
-        """Of each entry the log and the offset of the copy that stands last."""
+        """For each entry the log and the offset of its last copy."""
         return {
             (record.ledger_id, record.entry_id): (log.log_id, record.offset)
             for log in self.logs
@@ -141,8 +150,8 @@ class Chart:
             for record in log.entries
         }
 
-    def counts(self, log: LogChart, record: Record) -> bool:
-        """Whether it is this copy that is read when the entry is asked for."""
+    def counts(self, log: LogChart, record: ChartRecord) -> bool:
+        """Return whether this copy is the one that is read for the entry."""
         if not self.is_ours:
             return self.newest_copies.get((record.ledger_id, record.entry_id)) == (log.log_id, record.offset)
         placed = self.places.get(record.ledger_id, {}).get(record.entry_id)
@@ -151,19 +160,25 @@ class Chart:
     def log(self, log_id: int) -> LogChart | None:
         return next((log for log in self.logs if log.log_id == log_id), None)
 
-    def record_of(self, ledger_id: int, entry_id: int) -> tuple[LogChart, Record] | None:
-        """What the index leads to."""
+    def record_of(self, ledger_id: int, entry_id: int) -> tuple[LogChart, ChartRecord] | None:
+        """Return the record that the index points at."""
         place = self.places.get(ledger_id, {}).get(entry_id)
         log = None if place is None else self.log(place >> 32)
         record = None if log is None or place is None else log.at((place & 0xFFFF_FFFF) - 4)
         return None if log is None or record is None else (log, record)
 
-    def is_dead(self, log: LogChart, record: Record) -> bool:
-        """Whether its ledger was deleted: nobody misses it."""
+    def is_truncated(self, record: ChartRecord) -> bool:
+        """Return whether the record is before the truncation of its ledger."""
+        return record.entry_id < self.first_ids.get(record.ledger_id, 0)
+
+    def is_dead(self, log: LogChart, record: ChartRecord) -> bool:
+        """Return whether the record is dead, because its ledger was deleted."""
         return record.ledger_id in self.deleted and not self.counts(log, record)
 
-    def is_forgotten(self, log: LogChart, record: Record) -> bool:
-        """Whether it is dead, and nobody could tell whether it is what was written: nothing proves it."""
+    def is_forgotten(self, log: LogChart, record: ChartRecord) -> bool:
+        """Return whether the record is dead and no digest proves it, so that damage in it cannot
+        be noticed.
+        """
         return self.is_dead(log, record) and record.digest is None
 
     @cached_property
@@ -174,31 +189,39 @@ class Chart:
         return frozenset({record.ledger_id for record in entries} - proven)
 
 
-def packed(log: LogChart, record: Record) -> int:
-    """The record's place as the index has it."""
+def packed(log: LogChart, record: ChartRecord) -> int:
+    """Return the record's place as the index stores it."""
     return log.log_id << 32 | record.offset + 4
 
 
 def current(root: Path, kind: str) -> Path:
-    """Where a directory keeps its files; a bookie's fixture has its directories one below."""
+    """Return the directory that holds the files."""
     return root / kind / filenames.CURRENT
 
 
 def chart_of(
     root: Path, passwords: Mapping[int, bytes] | None = None, password: bytes | None = None
 ) -> Chart:
-    """The chart of a store that is not open, and not damaged."""
+    """Make the chart of a store that is not open, and not damaged."""
     ledgers, journals = (
         current(root, kind) for kind in (filenames.LEDGER_DIRECTORY, filenames.JOURNAL_DIRECTORY)
     )
     known = dict(passwords or {})
     mark = _mark(ledgers)
-    state, places, rows = _index(ledgers)
+    state, places, indexed = _index(ledgers)
+    rows = _newest_rows(ledgers, indexed)
     is_ours = state is not None and mark is not None and mark.trailer is not None
     state = state or IndexState()
     prover = _Prover(known, password)
-    deleted = frozenset(row.ledger_id for row in rows if row.tombstone is not None)
-    hidden = deleted & {row.ledger_id for row in rows if prover.is_blind_to(row)}
+    deleted = frozenset(one for one, row in rows.items() if row.tombstone is not None)
+    hidden = deleted & {one for one, row in rows.items() if prover.is_blind_to(row)}
+    first_ids = {one: row.first_entry_id for one, row in rows.items() if row.first_entry_id}
+    deleted_since = {one for one, row in rows.items() if is_deleted_since(row, indexed)}
+    truncated_since = {
+        one
+        for one, first_id in first_ids.items()
+        if one not in indexed or indexed[one].first_entry_id < first_id
+    }
     return Chart(
         root=root,
         is_ours=is_ours,
@@ -213,8 +236,14 @@ def chart_of(
             journal_chart(journals, journal_id, prover.proves)
             for journal_id in _ids(journals, FileKind.JOURNAL)
         ),
-        places=places,
+        places={
+            ledger_id: {one: place for one, place in found.items() if one >= first_ids.get(ledger_id, 0)}
+            for ledger_id, found in places.items()
+            if ledger_id not in deleted_since
+        },
         deleted=deleted,
+        first_ids=first_ids,
+        unindexed=frozenset(deleted_since | truncated_since),
     )
 
 
@@ -229,48 +258,54 @@ def _mark(ledgers: Path) -> mark_codec.Mark | None:
     return found if isinstance(found, mark_codec.Mark) else None
 
 
-def _index(ledgers: Path) -> tuple[IndexState | None, dict[int, dict[int, int]], list[LedgerRow]]:
-    index = LmdbPlace(PosixDirectory(ledgers), ledgers).view()
+def _index(ledgers: Path) -> tuple[IndexState | None, dict[int, dict[int, int]], dict[int, LedgerRecord]]:
+    index = LmdbIndexDirectory(PosixDirectory(ledgers), ledgers).view()
     if isinstance(index, NoIndex | Damaged):
-        return None, {}, []
+        return None, {}, {}
     with closing(index):
-        places = {one: dict(index.places(one, 0, index.count(one))) for one in index.ledgers()}
-        return index.state(), places, list(index.rows())
+        places = {one: dict(index.locations(one, 0, index.count(one))) for one in index.ledgers()}
+        return index.state(), places, {row.ledger_id: row for row in index.rows()}
+
+
+def _newest_rows(ledgers: Path, indexed: Mapping[int, LedgerRecord]) -> Mapping[int, LedgerRecord]:
+    """Return the newest record of each ledger. Only the file has what came after the last checkpoint."""
+    filed = metadata_log.scan_directory(PosixDirectory(ledgers))
+    return indexed if filed is None else newest_rows(filed.rows, indexed)
 
 
 class _Prover:
-    """Which digest proves an entry's bytes."""
+    """Finds the digest type that proves an entry's bytes."""
 
     def __init__(self, passwords: Mapping[int, bytes], password: bytes | None) -> None:
         self._passwords = passwords
         self._password = password
 
-    def is_blind_to(self, row: LedgerRow) -> bool:
-        """Whether the ledger has no digest now, or a MAC without its password.
+    def is_blind_to(self, row: LedgerRecord) -> bool:
+        """Return whether the ledger has no digest now, or a MAC without its password.
 
-        How a deleted one of its id was protected nothing says any more. To a reader no digest proves what
-        that has left, nor that records go on there behind other damage.
+        The digest type of a deleted ledger with the same id is not recorded any more. So for a reader no
+        digest proves its entries, nor that records follow other damage there.
         """
         has_password = row.ledger_id in self._passwords or self._password is not None
         return row.digest_type is DigestType.DUMMY or (row.digest_type is DigestType.MAC and not has_password)
 
     def proves(self, data: bytes) -> DigestType | None:
-        if len(data) < entry_codec.HEAD.size:
+        if len(data) < entry_format.HEAD.size:
             return None
-        ledger_id, _ = entry_codec.IDS.unpack_from(data)
+        ledger_id, _ = entry_format.IDS.unpack_from(data)
         password = self._passwords.get(ledger_id, self._password)
         for kind in _VERIFYING:
             if kind is DigestType.MAC and password is None:
                 continue
-            if entry_codec.check_digest(data, digester(kind, password or b"")) is DigestCheck.OK:
+            if entry_format.check_digest(data, digester(kind, password or b"")) is DigestCheck.OK:
                 return kind
         return None
 
 
 def _log(ledgers: Path, log_id: int, state: IndexState, prover: _Prover, hidden: frozenset[int]) -> LogChart:
     data = (ledgers / filenames.entry_log(log_id)).read_bytes()
-    header = log_codec.decode_header(data[: log_codec.HEADER_SIZE])
-    is_ours = isinstance(header, log_codec.Header) and header.origin is not None
+    header = entrylog_format.decode_header(data[: entrylog_format.HEADER_SIZE])
+    is_ours = isinstance(header, entrylog_format.LogHeader) and header.origin is not None
     is_leftover = is_ours and log_id not in state.log_ends
     return LogChart(
         log_id,
@@ -278,13 +313,13 @@ def _log(ledgers: Path, log_id: int, state: IndexState, prover: _Prover, hidden:
         tuple(_records(data, prover, hidden)),
         state.log_ends.get(log_id, len(data)),
         is_ours,
-        isinstance(header, log_codec.Header) and header.map_offset > 0,
+        isinstance(header, entrylog_format.LogHeader) and header.map_offset > 0,
         is_leftover,
     )
 
 
-def _records(data: bytes, prover: _Prover, hidden: frozenset[int]) -> Iterator[Record]:
-    at = log_codec.HEADER_SIZE
+def _records(data: bytes, prover: _Prover, hidden: frozenset[int]) -> Iterator[ChartRecord]:
+    at = entrylog_format.HEADER_SIZE
     while at + _PREFIX.size <= len(data):
         size, ledger_id, entry_id = _PREFIX.unpack_from(data, at)
         end = at + 4 + size
@@ -292,5 +327,5 @@ def _records(data: bytes, prover: _Prover, hidden: frozenset[int]) -> Iterator[R
             return
         is_provable = ledger_id >= 0 and ledger_id not in hidden
         digest = prover.proves(data[at + 4 : end]) if is_provable else None
-        yield Record(at, end, ledger_id, entry_id, digest)
+        yield ChartRecord(at, end, ledger_id, entry_id, digest)
         at = end

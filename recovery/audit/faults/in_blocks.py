@@ -1,19 +1,19 @@
-"""Blocks of an entry log: zeros where records stood, or what belongs elsewhere."""
+"""Damage blocks of an entry log: zeros, or bytes from another place, in place of records."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recovery.audit.faults.in_records import BESIDE, named
+from recovery.audit.faults.in_records import CONSEQUENCES, named
 from recovery.audit.faults.kinds import Fault
-from recovery.audit.faults.planted import Extent, Planted, Told, Within, kinds
+from recovery.audit.faults.planted import DamagedExtent, Expectation, Planted, Within, kinds
 from recovery.audit.faults.site import NoPlace
-from storage.codec.entrylog import HEADER_SIZE
+from storage.entrylog.format import HEADER_SIZE
 
 if TYPE_CHECKING:
-    from recovery.audit.faults.chart import Chart, LogChart, Record
-    from recovery.audit.faults.planted import Wanted
+    from recovery.audit.faults.chart import Chart, ChartRecord, LogChart
+    from recovery.audit.faults.planted import Alternatives
     from recovery.audit.faults.site import Site
 
 BLOCK_SIZE = 4096
@@ -24,13 +24,13 @@ _HEADER = kinds("ELG-001")
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """The records that a block has hit, each with its first changed byte."""
+class ChangedBlock:
+    """The records that a block has changed, each with its first changed byte."""
 
     log: LogChart
     start: int
     data: bytes
-    hit: tuple[tuple[Record, int], ...]
+    hit: tuple[tuple[ChartRecord, int], ...]
     header: bool
 
     @property
@@ -39,7 +39,7 @@ class Changed:
 
 
 def plant(site: Site, fault: Fault) -> Planted:
-    """Puts other bytes in the place of one block."""
+    """Replace one block by other bytes."""
     for _ in range(_TRIES):
         changed = _choose(site, fault)
         if changed.hit or changed.header:
@@ -52,29 +52,29 @@ def plant(site: Site, fault: Fault) -> Planted:
         file=changed.log.name,
         offset=changed.start,
         end=changed.end,
-        wanted=_wanted(site.chart, changed, fault),
-        beside=_beside_place(site.chart, changed),
-        collateral=BESIDE | _beside(fault, site.chart) | _lost_from_sight(site.chart),
+        wanted=_expected(site.chart, changed, fault),
+        allowed=_allowed_at_place(site.chart, changed),
+        collateral=CONSEQUENCES | _further_findings(fault, site.chart) | _unproven_after_damage(site.chart),
         words=f"{len(changed.hit)} records",
     )
 
 
-def _beside(fault: Fault, chart: Chart) -> frozenset[str]:
+def _further_findings(fault: Fault, chart: Chart) -> frozenset[str]:
     if fault in (Fault.LOG_MISDIRECTED, Fault.LOG_STALE):
-        # Sound copies of entries that stand elsewhere; nothing tells that they are not newer ones. One that
-        # nothing proves may have swallowed what stands behind the block.
-        swallowed = kinds("IDX-002") if _lost_from_sight(chart) else kinds()
+        # The block holds sound copies of entries, and nothing shows that they are not newer ones. A record
+        # without a verifiable digest may include what follows the block.
+        swallowed = kinds("IDX-002") if _unproven_after_damage(chart) else kinds()
         return kinds("IDX-003", "IDX-006") | swallowed
     return kinds("ELG-001") if fault is Fault.LOG_FIRST_ZEROED else frozenset()
 
 
-def _lost_from_sight(chart: Chart) -> frozenset[str]:
-    """Behind damage nobody recognises what nothing proves."""
+def _unproven_after_damage(chart: Chart) -> frozenset[str]:
+    """Return the finding for entries after damage that no digest proves: a reader does not find them."""
     is_proven = all(record.digest is not None for log in chart.logs for record in log.entries)
     return kinds() if is_proven else kinds("ELG-007")
 
 
-def _choose(site: Site, fault: Fault) -> Changed:
+def _choose(site: Site, fault: Fault) -> ChangedBlock:
     log = site.choose([log for log in site.chart.logs if log.counted and not log.is_leftover])
     path = site.log_path(log)
     before = path.read_bytes()
@@ -95,7 +95,7 @@ def _other_block(site: Site, fault: Fault, log: LogChart, start: int) -> bytes:
         other = site.choose([one for one in site.chart.logs if one.size > 2 * BLOCK_SIZE])
         at = site.dice.randrange(1, other.size // BLOCK_SIZE) * BLOCK_SIZE
         return _block(site, other, at)
-    # What a file that was here before it has left: the same place in another one.
+    # Left by a file that used the disk block before: the same offset of another file.
     others = [one for one in site.chart.logs if one.size > start and one.log_id != log.log_id]
     return _block(site, site.choose(others), start)
 
@@ -106,7 +106,7 @@ def _block(site: Site, log: LogChart, at: int) -> bytes:
         return file.read(BLOCK_SIZE)
 
 
-def _changed(log: LogChart, start: int, old: bytes, new: bytes) -> Changed:
+def _changed(log: LogChart, start: int, old: bytes, new: bytes) -> ChangedBlock:
     hit = []
     for record in log.touching(start, start + len(old)):
         first, end = max(record.offset, start), min(record.end, start + len(old))
@@ -115,24 +115,24 @@ def _changed(log: LogChart, start: int, old: bytes, new: bytes) -> Changed:
         if at is not None:
             hit.append((record, at))
     header = start == 0 and old[:HEADER_SIZE] != new[:HEADER_SIZE]
-    return Changed(log, start, new, tuple(hit), header)
+    return ChangedBlock(log, start, new, tuple(hit), header)
 
 
-def _wanted(chart: Chart, changed: Changed, fault: Fault) -> tuple[Wanted, ...]:
+def _expected(chart: Chart, changed: ChangedBlock, fault: Fault) -> tuple[Alternatives, ...]:
     is_foreign = fault in (Fault.LOG_MISDIRECTED, Fault.LOG_STALE)
     hit = [one for one in changed.hit if not is_foreign or _is_missed(chart, changed, one[0])]
-    wanted = [_told(chart, changed, record, at) for record, at in hit]
+    wanted = [_expected_for(chart, changed, record, at) for record, at in hit]
     if not chart.is_ours and is_foreign:
-        # Where sound records stand now, nothing knows that it should be others.
-        merged = tuple(told for one in wanted for told in one)
+        # Sound records are in the place, and nothing shows that others should be there.
+        merged = tuple(expected for one in wanted for expected in one)
         wanted = [merged] if merged else []
     if changed.header and chart.is_ours:
-        wanted.append((Told(kinds=_HEADER, file=changed.log.name),))
+        wanted.append((Expectation(kinds=_HEADER, file=changed.log.name),))
     return tuple(wanted)
 
 
-def _is_missed(chart: Chart, changed: Changed, record: Record) -> bool:
-    """Whether anybody could miss it, where another record stands now: not one with the same ids."""
+def _is_missed(chart: Chart, changed: ChangedBlock, record: ChartRecord) -> bool:
+    """Return whether the record would be missed, if the new record here does not have the same ids."""
     if chart.is_ours:
         ids = record.ledger_id.to_bytes(8, signed=True) + record.entry_id.to_bytes(8, signed=True)
         at = record.offset - changed.start + _IDS_AT
@@ -141,36 +141,37 @@ def _is_missed(chart: Chart, changed: Changed, record: Record) -> bool:
     return record.is_map or record.is_entry
 
 
-def _end(changed: Changed) -> int:
+def _end(changed: ChangedBlock) -> int:
     log, last = changed.log, changed.hit[-1][0]
-    # Behind where it counts nothing is sound or not.
-    return log.size if last.end >= log.limit else max(last.end, log.sound_behind(last))
+    # After the durable end nothing counts as sound.
+    return log.size if last.end >= log.limit else max(last.end, log.sound_after(last))
 
 
-def _beside_place(chart: Chart, changed: Changed) -> Wanted:
-    """Between sound records of elsewhere there may be several holes; one that nothing proves may be taken for
-    as long as it says, and leads on beyond the block."""
+def _allowed_at_place(chart: Chart, changed: ChangedBlock) -> Alternatives:
+    """There may be several holes between the foreign records. One of them that no digest proves may be taken
+    as long as its size says, and extend beyond the block.
+    """
     if not changed.hit:
         return ()
     is_led_astray = chart.unproven and changed.data.strip(b"\0")
     end = changed.log.size if is_led_astray else max(changed.end, _end(changed))
     extent = Within(changed.hit[0][0].offset, end)
-    return (Told(kinds=_BAD, file=changed.log.name, extent=extent),)
+    return (Expectation(kinds=_BAD, file=changed.log.name, extent=extent),)
 
 
-def _told(chart: Chart, changed: Changed, record: Record, at: int) -> Wanted:
-    """A finding over the place; or one that names the entry that should stand there."""
+def _expected_for(chart: Chart, changed: ChangedBlock, record: ChartRecord, at: int) -> Alternatives:
+    """Expect a finding at the place, or one that names the entry that should be there."""
     log, first = changed.log, changed.hit[0][0]
     last = changed.hit[-1][0]
     bad = _BAD | (kinds("ELG-002") if record.is_map else frozenset())
     is_sealed = log.is_sealed and not changed.header  # its header says so
-    if not chart.is_ours and not is_sealed and log.sound_behind(last) == log.size:
+    if not chart.is_ours and not is_sealed and log.sound_after(last) == log.size:
         bad |= kinds("ELG-006")
-    extent = Extent(first.offset, at, _end(changed), record.offset)
-    told = [Told(kinds=bad, file=log.name, extent=extent)]
-    told += [one for wanted in named(chart, log, record) for one in wanted]
+    extent = DamagedExtent(first.offset, at, _end(changed), record.offset)
+    expected = [Expectation(kinds=bad, file=log.name, extent=extent)]
+    expected += [one for wanted in named(chart, log, record) for one in wanted]
     if record.is_map:
-        told.append(Told(kinds=kinds("ELG-002"), file=log.name))
+        expected.append(Expectation(kinds=kinds("ELG-002"), file=log.name))
     if record.is_entry and record.digest is None:
-        told.append(Told(kinds=kinds("LGR-005"), ledgers=frozenset({record.ledger_id})))
-    return tuple(told)
+        expected.append(Expectation(kinds=kinds("LGR-005"), ledgers=frozenset({record.ledger_id})))
+    return tuple(expected)

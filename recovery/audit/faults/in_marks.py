@@ -1,15 +1,15 @@
-"""The mark: moved, damaged, cut, gone."""
+"""Damage the mark: moved, flipped, cut, missing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from recovery.audit.faults.planted import Planted, Told, kinds
+from recovery.audit.faults.planted import Expectation, Planted, kinds
 from recovery.audit.faults.site import NoPlace
-from storage import filenames
-from storage.codec import mark as codec
-from storage.position import JournalPosition
+from storage.checkpoint import mark_format as codec
+from storage.disk import filenames
+from storage.entry.position import JournalPosition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from recovery.audit.faults.chart import Chart
     from recovery.audit.faults.kinds import Fault
     from recovery.audit.faults.site import Site
-    from storage.codec.mark import Mark
+    from storage.checkpoint.mark_format import Mark
 
 _WORD = 4
 
@@ -33,7 +33,7 @@ def _mark(site: Site) -> Mark:
 
 
 def _moved(site: Site, fault: Fault, position: JournalPosition, *found: str) -> Planted:
-    """The mark says another place, and its checksum is right."""
+    """Write a mark with another position and a valid checksum."""
     mark = _mark(site)
     trailer = mark.trailer
     if trailer is not None and position < mark.position:
@@ -42,14 +42,14 @@ def _moved(site: Site, fault: Fault, position: JournalPosition, *found: str) -> 
     return Planted(
         fault=fault,
         file=filenames.LAST_MARK,
-        wanted=((Told(kinds=kinds(*found)),),),
+        wanted=((Expectation(kinds=kinds(*found)),),),
         collateral=kinds("MRK-001", "MRK-002", "MRK-004", "JRN-003", "JRN-006", "IDX-004"),
         words=f"from {mark.position} to {position}",
     )
 
 
 def back(site: Site, fault: Fault) -> Planted:
-    """To where it was at an earlier checkpoint: an older copy. A bookie's would only replay more."""
+    """Move the mark back to an earlier checkpoint, as an older copy. A bookie would only replay more."""
     if not site.chart.is_ours:
         raise NoPlace
     earlier = [
@@ -62,7 +62,7 @@ def back(site: Site, fault: Fault) -> Planted:
 
 
 def forward(site: Site, fault: Fault) -> Planted:
-    """Over entries that no log has: they would not be replayed."""
+    """Move the mark forward over entries that no log has, so that they would not be replayed."""
     mark = site.chart.position
     later = [
         (journal, item)
@@ -80,9 +80,10 @@ def forward(site: Site, fault: Fault) -> Planted:
 
 
 def _are_missed(chart: Chart, mark: JournalPosition) -> bool:
-    """Whether entries stand between the true mark and that one which nothing else has.
+    """Return whether entries between the true mark and the new one are stored nowhere else.
 
-    In a bookie's directory, of a ledger that is certainly not deleted: it has entries behind the mark.
+    In a bookie's directory only ledgers with entries after the mark count, because these are certainly not
+    deleted.
     """
     held = {(record.ledger_id, record.entry_id) for log in chart.logs for record in log.entries}
     items = [
@@ -100,17 +101,17 @@ def _are_missed(chart: Chart, mark: JournalPosition) -> bool:
 
 
 def inside(site: Site, fault: Fault) -> Planted:
-    """Into the middle of a record."""
+    """Move the mark into the middle of a record."""
     journal = site.choose([one for one in site.chart.journals if one.items])
     item = site.choose([one for one in journal.items if not one.is_padding])
     at = site.dice.randrange(item.offset + 1, item.end)
     position = JournalPosition(journal.journal_id, at)
-    is_behind = site.chart.is_ours and position < site.chart.position
-    return _moved(site, fault, position, *(("MRK-003", "MRK-004") if is_behind else ("MRK-004",)))
+    is_before_mark = site.chart.is_ours and position < site.chart.position
+    return _moved(site, fault, position, *(("MRK-003", "MRK-004") if is_before_mark else ("MRK-004",)))
 
 
 def no_journal(site: Site, fault: Fault) -> Planted:
-    """Into a journal that is not there, behind all others or between them."""
+    """Move the mark into a journal that does not exist, after all others or between them."""
     taken = {journal.journal_id for journal in site.chart.journals}
     newest = max(taken, default=0)
     free = [one for one in range(max(1, newest - 5), newest + 4) if one not in taken]
@@ -119,14 +120,14 @@ def no_journal(site: Site, fault: Fault) -> Planted:
 
 
 def flipped(site: Site, fault: Fault) -> Planted:
-    """A bit of the file; a bookie's mark has no checksum, and only its place can tell."""
+    """Flip a bit of the file. A bookie's mark has no checksum, and only its position can show the damage."""
     data = _path(site.chart).read_bytes()
     at, bit = site.choose(range(len(data))), site.dice.randrange(8)
     changed = bytearray(data)
     changed[at] ^= 1 << bit
     found = kinds("MRK-001", "DIR-003")
     if not site.chart.is_ours:
-        # Or the journal has lost its end, as far as anything tells.
+        # The journal may have lost its end instead.
         found = kinds("MRK-001", "MRK-002", "MRK-004", "JRN-003")
     if not site.chart.is_ours and _is_a_place(site.chart, bytes(changed)):
         raise NoPlace
@@ -136,14 +137,14 @@ def flipped(site: Site, fault: Fault) -> Planted:
         file=filenames.LAST_MARK,
         offset=at,
         end=at + 1,
-        wanted=((Told(kinds=found),),),
+        wanted=((Expectation(kinds=found),),),
         collateral=kinds("JRN-003", "JRN-006", "MRK-002", "MRK-004"),
         words=f"bit {bit}",
     )
 
 
 def _is_a_place(chart: Chart, data: bytes) -> bool:
-    """Whether a bookie could have written it: what a mark may name, and a journal that may have been."""
+    """Return whether a bookie could have written it: a valid mark, and a journal that may have existed."""
     found = codec.decode(data)
     if not isinstance(found, codec.Mark):
         return False
@@ -156,9 +157,9 @@ def _is_a_place(chart: Chart, data: bytes) -> bool:
 
 
 def cut(site: Site, fault: Fault) -> Planted:
-    """Shorter than it was; of 16 bytes, a bookie's."""
+    """Truncate the mark, but not to 16 bytes, which is a bookie's mark."""
     size = _path(site.chart).stat().st_size
-    # None at all is what a bookie leaves that was killed while it wrote the file.
+    # Not to zero bytes, because a bookie that was killed while it wrote the file leaves that.
     sizes = [one for one in range(1, size) if one != codec.BOOKIE_SIZE]
     at = site.choose(sizes)
     site.copy.cut(_path(site.chart), at)
@@ -167,16 +168,17 @@ def cut(site: Site, fault: Fault) -> Planted:
         file=filenames.LAST_MARK,
         offset=at,
         end=size,
-        wanted=((Told(kinds=kinds("MRK-001"), file=filenames.LAST_MARK),),),
+        wanted=((Expectation(kinds=kinds("MRK-001"), file=filenames.LAST_MARK),),),
         collateral=kinds("JRN-003", "JRN-006"),
     )
 
 
 def bare(site: Site, fault: Fault) -> Planted:
-    """Of a store of ours the 16 bytes alone that a bookie writes: as if one had run here since.
+    """Truncate the mark of a ledgerstore directory to the 16 bytes of a bookie's mark: as if one had run
+    here.
 
-    A bookie that is killed between its replay and its first journal leaves just that, so no reader knows
-    better; what the mark says is right, and an opening reads everything again.
+    A bookie that is killed between its replay and its first journal leaves just that, so that no reader can
+    tell. The mark itself is right, and an opening reads everything again.
     """
     if _mark(site).trailer is None:
         raise NoPlace
@@ -185,22 +187,22 @@ def bare(site: Site, fault: Fault) -> Planted:
         fault=fault,
         file=filenames.LAST_MARK,
         offset=codec.BOOKIE_SIZE,
-        wanted=((Told(kinds=kinds("MRK-001"), file=filenames.LAST_MARK),),),
-        # How a ledger is protected that has the id of a deleted one stands in the index alone, which does not
-        # count any more; and behind a bookie's mark a journal's end is vouched for by nobody.
+        wanted=((Expectation(kinds=kinds("MRK-001"), file=filenames.LAST_MARK),),),
+        # The digest type of a ledger with the id of a deleted one is recorded in the index only, which does
+        # not count any more. And with a bookie's mark nothing vouches for the end of a journal.
         collateral=kinds("ELG-003"),
     )
 
 
 def missing(site: Site, fault: Fault) -> Planted:
-    """Gone, where there are logs that it led to."""
+    """Remove the mark, if there are logs that it belongs to."""
     if not site.chart.is_ours and not any(log.records for log in site.chart.logs):
-        raise NoPlace  # a bookie's directory without one is replayed from the beginning
+        raise NoPlace  # a bookie replays a directory without a mark from the beginning
     _mark(site)
     site.copy.remove(_path(site.chart))
     return Planted(
         fault=fault,
         file=filenames.LAST_MARK,
-        wanted=((Told(kinds=kinds("MRK-001"), file=filenames.LAST_MARK),),),
+        wanted=((Expectation(kinds=kinds("MRK-001"), file=filenames.LAST_MARK),),),
         collateral=kinds("JRN-003", "JRN-006"),
     )

@@ -1,20 +1,20 @@
-"""The rest of a directory: ledger rows, cookies, and files that nobody knows."""
+"""Damage the other files of a directory: ledger metadata, cookies, unknown files."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.audit.faults.planted import Extent, Planted, Told, kinds
+from recovery.audit.faults.planted import DamagedExtent, Expectation, Planted, kinds
 from recovery.audit.faults.site import NoPlace
-from storage import filenames
-from storage.codec import rows as codec
+from storage.disk import filenames
+from storage.ledgers import metadata_log_format as codec
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from recovery.audit.faults.chart import Chart
     from recovery.audit.faults.kinds import Fault
-    from recovery.audit.faults.planted import Wanted
+    from recovery.audit.faults.planted import Alternatives
     from recovery.audit.faults.site import Site
 
 _STRANGE_NAMES = ("notes.txt", "0A.log", "1.TXN", "00.log", "1.log.bak", "lastmark", "core.1234")
@@ -35,42 +35,42 @@ def _rows(site: Site) -> tuple[Path, list[codec.GroupHead]]:
 
 
 def _known_sequence(chart: Chart) -> int:
-    """The last group that mark or index know to be durable."""
+    """Return the last group that mark or index know to be durable."""
     trailer = chart.mark.trailer if chart.mark is not None else None
     return max(chart.state.rows_sequence, 0 if trailer is None else trailer.rows_sequence)
 
 
 def rows_flipped(site: Site, fault: Fault) -> Planted:
-    """A bit of a group. Of the last one, if neither mark nor index know it, a torn write is as likely."""
+    """Flip a bit of a group. If mark and index do not know the last group, a torn write is as likely."""
     path, heads = _rows(site)
     head = site.choose(heads)
     at = site.flip(path, head.start, head.start + codec.HEAD_SIZE + head.body_size)
     is_known = head is not heads[-1] or head.sequence <= _known_sequence(site.chart) or len(heads) == 1
-    extent = Extent(head.start, at, heads[-1].end + 1)
-    told = Told(kinds=kinds("LGR-002", "DIR-003"), file=filenames.LEDGER_ROWS, extent=extent)
-    return _of_rows(fault, ((told,),) if is_known else (), f"byte {at}, group {head.sequence}")
+    extent = DamagedExtent(head.start, at, heads[-1].end + 1)
+    expected = Expectation(kinds=kinds("LGR-002", "DIR-003"), file=filenames.LEDGER_ROWS, extent=extent)
+    return _planted_in_rows(fault, ((expected,),) if is_known else (), f"byte {at}, group {head.sequence}")
 
 
 def rows_older(site: Site, fault: Fault) -> Planted:
-    """Without its last groups, as it was before them."""
+    """Truncate the file to an earlier state, without its last groups."""
     path, heads = _rows(site)
     known = [head for head in heads[1:] if head.sequence <= _known_sequence(site.chart)]
     head = site.choose(known)
     site.copy.cut(path, head.start)
-    told = Told(kinds=kinds("LGR-002"), file=filenames.LEDGER_ROWS)
-    return _of_rows(fault, ((told,),), f"ends before group {head.sequence}")
+    expected = Expectation(kinds=kinds("LGR-002"), file=filenames.LEDGER_ROWS)
+    return _planted_in_rows(fault, ((expected,),), f"ends before group {head.sequence}")
 
 
 def rows_missing(site: Site, fault: Fault) -> Planted:
-    """Gone, where mark or index know that it was there."""
+    """Delete ledgers.rows when the mark or the index refers to it."""
     path, _ = _rows(site)
     if not _known_sequence(site.chart):
         raise NoPlace
     site.copy.remove(path)
-    return _of_rows(fault, ((Told(kinds=kinds("LGR-002"), file=filenames.LEDGER_ROWS),),), "")
+    return _planted_in_rows(fault, ((Expectation(kinds=kinds("LGR-002"), file=filenames.LEDGER_ROWS),),), "")
 
 
-def _of_rows(fault: Fault, wanted: tuple[Wanted, ...], words: str) -> Planted:
+def _planted_in_rows(fault: Fault, wanted: tuple[Alternatives, ...], words: str) -> Planted:
     return Planted(fault=fault, file=filenames.LEDGER_ROWS, wanted=wanted, words=words)
 
 
@@ -83,7 +83,7 @@ def _cookie(site: Site) -> Path:
 
 
 def cookie_flipped(site: Site, fault: Fault) -> Planted:
-    """A bit of the version, or of the instance's id: what else stands there names places, and may change."""
+    """Flip a bit of the version or of the instance id. Other fields name places, and may change."""
     path = _cookie(site)
     data = path.read_bytes()
     mark = b'instanceId: "'
@@ -94,39 +94,39 @@ def cookie_flipped(site: Site, fault: Fault) -> Planted:
         places += range(start, data.index(b'"', start))
     at = site.choose(places)
     site.flip_bit(path, at, site.dice.randrange(8))
-    return _of_cookie(fault, path, f"byte {at}")
+    return _planted_in_cookie(fault, path, f"byte {at}")
 
 
 def cookie_other(site: Site, fault: Fault) -> Planted:
-    """The cookie of another instance, in one of the directories."""
+    """Put the cookie of another instance into one of the directories."""
     path = _cookie(site)
     data = path.read_bytes()
     mark = b'instanceId: "'
     if mark not in data:
         raise NoPlace
     site.copy.replace(path, data.replace(mark, mark + b"another-"))
-    return _of_cookie(fault, path, "")
+    return _planted_in_cookie(fault, path, "")
 
 
 def cookie_missing(site: Site, fault: Fault) -> Planted:
     path = _cookie(site)
     site.copy.remove(path)
-    return _of_cookie(fault, path, "")
+    return _planted_in_cookie(fault, path, "")
 
 
-def _of_cookie(fault: Fault, path: Path, words: str) -> Planted:
-    told = Told(kinds=kinds("CKE-001", "DIR-003"))
+def _planted_in_cookie(fault: Fault, path: Path, words: str) -> Planted:
+    expected = Expectation(kinds=kinds("CKE-001", "DIR-003"))
     where = path.parent.parent.name
-    return Planted(fault=fault, file=filenames.COOKIE, wanted=((told,),), words=f"in {where} {words}")
+    return Planted(fault=fault, file=filenames.COOKIE, wanted=((expected,),), words=f"in {where} {words}")
 
 
-# ── files that nobody knows ───────────────────────────────────────────────────────────────────────────────
+# ── unknown files ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def unknown_file(site: Site, fault: Fault) -> Planted:
-    """A file with a name that neither we nor a bookie would give."""
+    """Add a file with a name that neither ledgerstore nor a bookie uses."""
     directory = site.choose([site.chart.ledgers, site.chart.journal])
     name = site.choose(_STRANGE_NAMES)
     site.copy.replace(directory / name, site.dice.randbytes(site.dice.choice([0, 100, 5000])))
-    told = Told(kinds=kinds("DIR-001"), file=name)
-    return Planted(fault=fault, file=name, wanted=((told,),), words=f"in {directory.parent.name}")
+    expected = Expectation(kinds=kinds("DIR-001"), file=name)
+    return Planted(fault=fault, file=name, wanted=((expected,),), words=f"in {directory.parent.name}")

@@ -1,7 +1,7 @@
-"""Several stores that should hold the same, and one of them that does not.
+"""Several stores that should hold the same entries, and one of them that does not.
 
-The fault is there from the beginning: a store that has never got an entry, or has got other bytes for it, is
-as whole in itself as the others.
+The stores are built with the fault: a store that never got an entry, or got other bytes for it, is as sound
+in itself as the others.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from recovery.audit.faults.kinds import Fault
-from recovery.audit.faults.planted import Planted, Told, kinds
+from recovery.audit.faults.planted import Expectation, Planted, kinds
 from recovery.audit.faults.samples import CONFIG
-from recovery.opening import open_store
-from storage.entry import Entry
+from recovery.opening.open_store import open_store
+from storage.entry.model import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ _SIZE_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedLedger:
     """A ledger that stores share: entry e is on the stores at e, e + 1, … of its ensemble."""
 
     ledger_id: int
@@ -42,12 +42,16 @@ class Shared:
         return tuple(self.ensemble[(entry_id + number) % size] for number in range(self.write_quorum))
 
 
-LEDGERS = (Shared(1, ("a", "b", "c"), 2), Shared(2, ("b", "c", "d"), 3), Shared(3, ("d", "a"), 2))
+LEDGERS = (
+    SharedLedger(1, ("a", "b", "c"), 2),
+    SharedLedger(2, ("b", "c", "d"), 3),
+    SharedLedger(3, ("d", "a"), 2),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrong:
-    """What one store does not have as the others do."""
+class _ReplicaFault:
+    """The entries of one store that are not as in the others."""
 
     fault: Fault | None
     store: str = ""
@@ -61,12 +65,12 @@ class _Wrong:
 
 
 def build(root: Path) -> None:
-    """The stores, and the ensembles in `root / ENSEMBLES`: nothing is wrong with them."""
-    _build(root, _Wrong(None), Random(0))  # noqa: S311 - repeatable on purpose
+    """Build the stores, and the ensembles in `root / ENSEMBLES`, without a fault."""
+    _build(root, _ReplicaFault(None), Random(0))  # noqa: S311 - repeatable on purpose
 
 
 def plant(fault: Fault, seed: int, root: Path) -> Planted:
-    """The same with that fault in one of them."""
+    """Build the stores with that fault in one of them."""
     dice = Random(seed)  # noqa: S311 - repeatable on purpose
     ledger = dice.choice(LEDGERS)
     if fault is Fault.REPLICA_STALE:
@@ -75,13 +79,15 @@ def plant(fault: Fault, seed: int, root: Path) -> Planted:
     else:
         first = last = dice.randrange(_LAST + 1)
         store = dice.choice(ledger.stores_of(first))
-    _build(root, _Wrong(fault, store, ledger.ledger_id, first, last), dice)
+    _build(root, _ReplicaFault(fault, store, ledger.ledger_id, first, last), dice)
     gone = [one for one in range(first, last + 1) if store in ledger.stores_of(one)]
     ledgers = frozenset({ledger.ledger_id})
-    told = Told(kinds=kinds("RPL-001"), store=store, ledgers=ledgers)
+    expected = Expectation(kinds=kinds("RPL-001"), store=store, ledgers=ledgers)
     if fault is Fault.REPLICA_DIFFERS:
-        told = Told(kinds=kinds("RPL-002"), ledgers=ledgers)  # nothing tells which of the two is right
-    wanted = tuple((replace(told, entry_id=one),) for one in gone)
+        expected = Expectation(
+            kinds=kinds("RPL-002"), ledgers=ledgers
+        )  # nothing shows which of the two is right
+    wanted = tuple((replace(expected, entry_id=one),) for one in gone)
     return Planted(
         fault=fault,
         file="",
@@ -92,7 +98,7 @@ def plant(fault: Fault, seed: int, root: Path) -> Planted:
     )
 
 
-def _build(root: Path, wrong: _Wrong, dice: Random) -> None:
+def _build(root: Path, wrong: _ReplicaFault, dice: Random) -> None:
     root.mkdir(parents=True, exist_ok=True)
     for name in STORES:
         with open_store(root / name, CONFIG) as store:
@@ -101,7 +107,7 @@ def _build(root: Path, wrong: _Wrong, dice: Random) -> None:
     (root / ENSEMBLES).write_text(json.dumps(_ensembles()))
 
 
-def _entries(name: str, wrong: _Wrong, dice: Random) -> Iterator[Entry]:
+def _entries(name: str, wrong: _ReplicaFault, dice: Random) -> Iterator[Entry]:
     for ledger in LEDGERS:
         payloads = Random(ledger.ledger_id)  # noqa: S311 - repeatable on purpose
         length = 0

@@ -1,4 +1,4 @@
-"""Where everything stands in an undamaged journal."""
+"""The chart of an undamaged journal."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import filenames
-from storage.codec import journal as codec
-from storage.codec import seal as seal_codec
+from storage.disk import filenames
+from storage.journal import format as journal_format
+from storage.journal import seal as journal_seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from storage.codec.seal import Seal
-    from storage.entry import DigestType
+    from storage.entry.model import DigestType
+    from storage.journal.seal import Seal
 
 _LENGTH = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
 
 
-class Item(NamedTuple):
-    """One record or padding record. `ledger_id` is -1 of a padding."""
+class JournalItem(NamedTuple):
+    """One record or padding record. A padding has ledger -1."""
 
     offset: int
     end: int
     ledger_id: int
     entry_id: int
     digest: DigestType | None = None
-    """What proves it; `None`: nothing that is known."""
+    """The digest type that proves it, or `None` if no known digest does."""
     seal: Seal | None = None
 
     @property
@@ -47,8 +47,8 @@ class JournalChart:
 
     journal_id: int
     size: int
-    header: codec.Header | codec.Void
-    items: tuple[Item, ...]
+    header: journal_format.JournalHeader | journal_format.Void
+    items: tuple[JournalItem, ...]
 
     @property
     def name(self) -> str:
@@ -56,21 +56,23 @@ class JournalChart:
 
     @property
     def is_ours(self) -> bool:
-        return isinstance(self.header, codec.Header) and self.header.salt is not None
+        return isinstance(self.header, journal_format.JournalHeader) and self.header.salt is not None
 
     @property
     def start(self) -> int:
-        """Where the first record stands."""
-        return self.header.size if isinstance(self.header, codec.Header) else 0
+        """Where the first record begins."""
+        return self.header.size if isinstance(self.header, journal_format.JournalHeader) else 0
 
     @property
     def first_group(self) -> int:
-        """Where the first group begins, behind a padding record perhaps; at the end if there is none."""
+        """Where the first group begins, which may be after a padding record; at the end if there
+        is no group.
+        """
         return next((seal.group_start for seal, _ in self.seals), self.end)
 
     @property
     def end(self) -> int:
-        """Behind the last item."""
+        """The end of the last item."""
         return self.items[-1].end if self.items else self.start
 
     @property
@@ -79,7 +81,7 @@ class JournalChart:
         return [(item.seal, item.end) for item in self.items if item.seal is not None]
 
     def group_of(self, offset: int) -> tuple[int, int]:
-        """The group that a byte belongs to; in a journal without seals the record or padding."""
+        """Return the group that contains a byte; in a journal without seals the record or padding."""
         for seal, end in self.seals:
             if seal.group_start <= offset < end:
                 return seal.group_start, end
@@ -90,33 +92,37 @@ class JournalChart:
 def journal_chart(
     directory: Path, journal_id: int, proves: Callable[[bytes], DigestType | None]
 ) -> JournalChart:
-    """The chart of one journal, up to the first place where no record stands."""
+    """Make the chart of one journal, up to the first place without a record."""
     data = (directory / filenames.journal(journal_id)).read_bytes()
-    header = codec.decode_header(data[: codec.HEADER_SIZE_MAX])
-    assert isinstance(header, codec.Header | codec.Void), f"{journal_id:x}.txn is damaged: {header}"
-    items = _items(data, header, proves) if isinstance(header, codec.Header) else ()
+    header = journal_format.decode_header(data[: journal_format.HEADER_SIZE_MAX])
+    assert isinstance(header, journal_format.JournalHeader | journal_format.Void), (
+        f"{journal_id:x}.txn is damaged: {header}"
+    )
+    items = _items(data, header, proves) if isinstance(header, journal_format.JournalHeader) else ()
     return JournalChart(journal_id, len(data), header, tuple(items))
 
 
-def _items(data: bytes, header: codec.Header, proves: Callable[[bytes], DigestType | None]) -> Iterator[Item]:
+def _items(
+    data: bytes, header: journal_format.JournalHeader, proves: Callable[[bytes], DigestType | None]
+) -> Iterator[JournalItem]:
     at = header.size
-    while at + codec.PREFIX_SIZE <= len(data):
+    while at + journal_format.PREFIX_SIZE <= len(data):
         (length,) = _LENGTH.unpack_from(data, at)
-        if length == codec.PADDING:
-            end = at + codec.PREFIX_SIZE + _LENGTH.unpack_from(data, at + 4)[0]
-            yield Item(at, end, -1, 0, None, _seal(data, at, end))
+        if length == journal_format.PADDING:
+            end = at + journal_format.PREFIX_SIZE + _LENGTH.unpack_from(data, at + 4)[0]
+            yield JournalItem(at, end, -1, 0, None, _seal(data, at, end))
         else:
             end = at + 4 + length
             if length < _IDS.size or end > len(data):
                 return
             ledger_id, entry_id = _IDS.unpack_from(data, at + 4)
             digest = proves(data[at + 4 : end]) if entry_id >= 0 else None
-            yield Item(at, end, ledger_id, entry_id, digest)
+            yield JournalItem(at, end, ledger_id, entry_id, digest)
         at = end
 
 
 def _seal(data: bytes, at: int, end: int) -> Seal | None:
-    if end - at < codec.PREFIX_SIZE + seal_codec.SIZE:
+    if end - at < journal_format.PREFIX_SIZE + journal_seal.SIZE:
         return None
-    found = seal_codec.decode(data[end - seal_codec.SIZE : end])
-    return found.seal if isinstance(found, seal_codec.StoredSeal) else None
+    found = journal_seal.decode(data[end - journal_seal.SIZE : end])
+    return found.seal if isinstance(found, journal_seal.StoredSeal) else None

@@ -1,4 +1,4 @@
-"""A planted fault: what was done, and what has to be told of it."""
+"""A planted fault: its description and the expected findings."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from recovery.verify.finding import Severity
+from recovery.audit.findings.finding import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from recovery.audit.faults.kinds import Fault
-    from recovery.verify.finding import Finding
+    from recovery.audit.findings.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """Where a finding has to be: at the damaged record, or over the first byte that was changed.
+class DamagedExtent:
+    """Where a finding has to be: at the damaged record, or over the first changed byte.
 
-    It begins in [start, at], and where it says so it ends behind `at`, or is at the record itself; `end` is
-    where the first record stands that a reader can be sure of again: nothing sound is taken along.
+    Its offset is in [start, at]. Its end, if it has one, is after `at`, or its offset is that of the record.
+    `end` is where the next record begins that a reader can be sure of, so that no sound record is included.
     """
 
     start: int
@@ -43,7 +43,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Anywhere in there: where what is damaged leads a reader astray before it can notice."""
+    """Anywhere in a range: where damage misleads a reader before the reader can notice."""
 
     start: int
     end: int
@@ -58,21 +58,21 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """One way to tell it: a finding of one of these kinds, about this store, file, place, ledger and entry.
+class Expectation:
+    """One expected finding: its kind, and optionally its store, file, place, ledger and entry.
 
-    What is left out may be anything.
+    Fields that are not set may have any value.
     """
 
     kinds: frozenset[str]
     store: str | None = None
     """The last part of its path."""
     file: str | None = None
-    extent: Extent | Within | None = None
+    extent: DamagedExtent | Within | None = None
     ledgers: frozenset[int] | None = None
     entry_id: int | None = None
 
-    def is_in(self, finding: Finding) -> bool:
+    def matches(self, finding: Finding) -> bool:
         return (
             finding.kind in self.kinds
             and self.store in (None, PurePath(finding.store).name)
@@ -82,8 +82,8 @@ class Told:
             and (self.entry_id is None or self._has_entry(finding))
         )
 
-    def is_roughly_in(self, finding: Finding) -> bool:
-        """Whether it is at least said that something is wrong there."""
+    def matches_roughly(self, finding: Finding) -> bool:
+        """Return whether the finding at least says that something is wrong there."""
         return finding.kind in self.kinds and self.file in (None, finding.file)
 
     def _has_entry(self, finding: Finding) -> bool:
@@ -104,13 +104,13 @@ class Told:
         return f"{'|'.join(sorted(self.kinds))}{where}"
 
 
-Wanted = tuple[Told, ...]
-"""Any one of these."""
+Alternatives = tuple[Expectation, ...]
+"""Any one of these findings is expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """A fault in its place. All of `wanted` has to be told."""
+    """A planted fault. One finding for each of `wanted` is expected."""
 
     fault: Fault
     file: str
@@ -118,47 +118,50 @@ class Planted:
     end: int | None = None
     ledger_id: int | None = None
     entry_id: int | None = None
-    wanted: tuple[Wanted, ...] = ()
-    beside: Wanted = ()
-    """What may be told too."""
+    wanted: tuple[Alternatives, ...] = ()
+    allowed: Alternatives = ()
+    """Further findings that are allowed."""
     collateral: frozenset[str] = frozenset()
-    """Kinds that may be told too, whatever they are about."""
+    """Kinds of findings that are allowed anywhere."""
     words: str = ""
 
     def is_found_by(self, findings: Iterable[Finding]) -> bool:
-        """Whether something is said that this fault is the cause of, be it vague."""
+        """Return whether findings exist for this fault, even if they are not precise."""
         said = list(findings)
         return all(
-            any(told.is_roughly_in(finding) for told in wanted for finding in said) for wanted in self.wanted
+            any(expected.matches_roughly(finding) for expected in wanted for finding in said)
+            for wanted in self.wanted
         )
 
-    def is_told_by(self, findings: Iterable[Finding]) -> bool:
-        """Whether all of it is said, each thing in its place."""
+    def is_located_by(self, findings: Iterable[Finding]) -> bool:
+        """Return whether all expected findings exist, each at its place."""
         return not self.missed_by(list(findings))
 
-    def missed_by(self, findings: Sequence[Finding]) -> list[Wanted]:
-        """What nobody says."""
+    def missed_by(self, findings: Sequence[Finding]) -> list[Alternatives]:
+        """Return the expected findings that are missing."""
         return [
             wanted
             for wanted in self.wanted
-            if not any(told.is_in(finding) for told in wanted for finding in findings)
+            if not any(expected.matches(finding) for expected in wanted for finding in findings)
         ]
 
     def strays_of(self, findings: Iterable[Finding]) -> list[Finding]:
-        """What is said to be wrong, and is not: neither by this fault, nor by what follows from it."""
+        """Return errors and warnings that neither this fault nor its consequences explain."""
         return [finding for finding in findings if finding.is_wrong and not self._explains(finding)]
 
     def _explains(self, finding: Finding) -> bool:
         if finding.kind in self.collateral:
             return True
-        return any(told.is_in(finding) for wanted in (*self.wanted, self.beside) for told in wanted)
+        return any(
+            expected.matches(finding) for wanted in (*self.wanted, self.allowed) for expected in wanted
+        )
 
     def why_not(self, findings: Sequence[Finding]) -> str:
-        """Why it counts as missed, for people."""
+        """Return a text that says why the fault counts as missed."""
         missed = self.missed_by(findings)
         lines = [f"{self}"]
-        lines += [f"  not told: {' or '.join(map(str, wanted))}" for wanted in missed]
-        lines += [f"  told: {shown(finding)}" for finding in findings] or ["  nothing was told"]
+        lines += [f"  missing: {' or '.join(map(str, wanted))}" for wanted in missed]
+        lines += [f"  found: {shown(finding)}" for finding in findings] or ["  nothing was found"]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -170,7 +173,7 @@ class Planted:
 
 
 def shown(finding: Finding) -> str:
-    """One finding on one line."""
+    """Return one finding on one line."""
     end = "" if finding.end is None else f"..{finding.end}"
     entries = "" if finding.first_entry is None else f" entries {finding.first_entry}..{finding.last_entry}"
     ledger = "" if finding.ledger_id is None else f" ledger {finding.ledger_id}"
@@ -179,5 +182,5 @@ def shown(finding: Finding) -> str:
 
 
 def kinds(*ids: str) -> frozenset[str]:
-    """Kinds of findings."""
+    """Return kinds of findings."""
     return frozenset(ids)

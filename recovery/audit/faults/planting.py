@@ -1,4 +1,4 @@
-"""Which function plants which kind of fault."""
+"""The function that plants each kind of fault."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from recovery.audit.faults import (
     in_names,
     in_records,
 )
-from recovery.audit.faults.copies import Copy
 from recovery.audit.faults.kinds import Fault
 from recovery.audit.faults.site import NoPlace, Site
+from recovery.audit.faults.store_copy import StoreCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,6 +82,7 @@ HOW: Mapping[Fault, Callable[[Site, Fault], Planted]] = {
     Fault.INDEX_LEDGER_MISSING: in_index.ledger_missing,
     Fault.INDEX_DANGLING: in_index.dangling,
     Fault.INDEX_DELETED: in_index.deleted,
+    Fault.INDEX_TRUNCATED: in_index.truncated,
     Fault.INDEX_TWICE: in_index.twice,
     Fault.INDEX_OLDER_COPY: in_index.older_copy,
     Fault.INDEX_OLDER: in_index.older,
@@ -100,12 +101,13 @@ HOW: Mapping[Fault, Callable[[Site, Fault], Planted]] = {
 
 
 def plant(chart: Chart, fault: Fault, seed: int, root: Path) -> Planted | None:
-    """Plants the fault in a new copy of the chart's store at `root`; `None` if the store has no place for it.
+    """Plant the fault in a new copy of the chart's store at `root`. Return `None` if the store has no place
+    for it.
 
-    The same seed plants the same.
+    The same seed plants the same fault.
     """
     dice = Random(seed)  # noqa: S311 - repeatable on purpose
-    site = Site(Copy(chart.root, root), chart, dice)
+    site = Site(StoreCopy(chart.root, root), chart, dice)
     for _ in range(_TRIES):
         try:
             return HOW[fault](site, fault)

@@ -1,7 +1,7 @@
-"""Faults of every kind, planted one at a time in copies of a store, and how many of them an audit finds.
+"""Plant faults of every kind in copies of a store, one at a time, and count how many an audit finds.
 
-The store is one that is made for it, or a given one: the whole of it if it is small, else a sample. What is
-given is only read. First of all the undamaged copy has to come out without a finding.
+The store is made for the purpose, or a given one is copied if it is small. A given store is only read. The
+undamaged copy has to be without findings.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from recovery.audit import ensembles
-from recovery.audit.asked import Asked
+from recovery.audit.digests.policy import DigestPolicy
+from recovery.audit.engines.local import Serial
 from recovery.audit.faults import in_replicas, samples
 from recovery.audit.faults.chart import chart_of
-from recovery.audit.faults.copies import size_of
 from recovery.audit.faults.kinds import Fault
 from recovery.audit.faults.planted import shown
 from recovery.audit.faults.planting import HOW, plant
-from recovery.audit.inspect import inspect
-from recovery.audit.local import Serial
-from recovery.audit.ways import Ways
+from recovery.audit.faults.store_copy import size_of
+from recovery.audit.pipeline import ensemble_file
+from recovery.audit.pipeline.request import AuditRequest
+from recovery.audit.pipeline.run_audit import run_audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from recovery.audit.engines.task import TaskEngine
     from recovery.audit.faults.planted import Planted
-    from recovery.audit.task import Engine
-    from recovery.verify.finding import Finding
+    from recovery.audit.findings.finding import Finding
 
 SMALL = 256 << 20
-"""A store up to this size is copied as it is; of a larger one nothing is, and a sample is made instead."""
+"""The largest store that is copied. For a larger one nothing is copied, and a sample store is
+made instead.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """What became of the faults of one kind."""
+class FaultScore:
+    """The results for the faults of one kind."""
 
     fault: Fault
     planted: int
@@ -52,18 +54,18 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """What the trials have come to."""
+    """The result of a self-test."""
 
     what: str
-    """In which store they were planted, for people."""
+    """A description of the stores, for users."""
     seed: int
-    scores: tuple[Score, ...]
+    scores: tuple[FaultScore, ...]
     misses: tuple[str, ...]
-    """One text for each fault that was not told, with its seed."""
+    """One text for each fault that was not found in its place, with its seed."""
     false_alarms: tuple[Finding, ...]
-    """What is said to be wrong with the undamaged copy."""
+    """Errors and warnings about the undamaged copy."""
     not_planted: tuple[Fault, ...] = ()
-    """Kinds that the store has no place for."""
+    """Kinds of faults that the store has no place for."""
 
     @property
     def is_passed(self) -> bool:
@@ -78,49 +80,51 @@ class SelfTest:
         return sum(score.located for score in self.scores)
 
 
-def _nowhere(_: int, __: int) -> None:
-    """Progress that nobody watches."""
+def _ignore_trials(_: int, __: int) -> None:
+    """Ignore progress: the default callback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """How to go about it."""
+    """The options of a self-test."""
 
     seed: int = 1
     count: int = 200
-    engine: Engine = field(default_factory=Serial)
+    engine: TaskEngine = field(default_factory=Serial)
     passwords: Mapping[int, bytes] = field(default_factory=dict)
     password: bytes | None = None
-    watch: Callable[[int, int], None] = _nowhere
-    """Hears how many trials of how many are over."""
+    watch: Callable[[int, int], None] = _ignore_trials
+    """Called with the number of finished trials and their total."""
 
     def findings(self, root: Path) -> tuple[Finding, ...]:
-        """What the audit says of a store."""
-        ways = Ways(passwords=self.passwords, password=self.password)
-        return inspect(Asked((str(root),), ways=ways, engine=self.engine)).findings
+        """Return what the audit finds in a store."""
+        policy = DigestPolicy(passwords=self.passwords, password=self.password)
+        return run_audit(AuditRequest((str(root),), policy=policy, engine=self.engine)).findings
 
     def compared(self, root: Path) -> tuple[Finding, ...]:
-        """What it says of stores that should hold the same."""
-        replicas = ensembles.load(root / in_replicas.ENSEMBLES)
-        return inspect(Asked(tuple(replicas.stores.values()), engine=self.engine, replicas=replicas)).findings
+        """Return what the audit finds in stores that should hold the same."""
+        replicas = ensemble_file.load(root / in_replicas.ENSEMBLES)
+        return run_audit(
+            AuditRequest(tuple(replicas.stores.values()), engine=self.engine, replicas=replicas)
+        ).findings
 
 
 def self_test(path: Path | None, trials: Trials) -> SelfTest:
-    """Plants faults in a copy of the store at `path`, or in stores made for it, and looks for them."""
+    """Plant faults in a copy of the store at `path`, or in stores made for the purpose, and audit them."""
     with TemporaryDirectory(prefix="ledgerstore-self-test-") as name:
         return _Run(path, trials, Path(name)).run()
 
 
 class _Run:
-    """One self-test, its stores below `scratch`."""
+    """One self-test, with its stores below `scratch`."""
 
     def __init__(self, path: Path | None, trials: Trials, scratch: Path) -> None:
         self._trials = trials
         self._scratch = scratch
-        self._tally = _Tally()
+        self._tally = _ScoreBoard()
         self._stores = [scratch / "closed", scratch / "killed"]
         self._replicas: Path | None = scratch / "replicas"
-        self._what = "two small stores made for it, one closed and one as a kill leaves it"
+        self._what = "two small stores made for the test, one closed and one as a kill leaves it"
         if path is not None and size_of(path) <= SMALL:
             self._copy(path)
         else:
@@ -170,7 +174,7 @@ class _Run:
         shutil.rmtree(root, ignore_errors=True)
 
     def _planted(self, fault: Fault, seed: int, root: Path, turn: int) -> Planted | None:
-        """In one store after the other; in another one where it has no place."""
+        """Plant in one store after the other, and in another one if it has no place."""
         for offset in range(len(self._charts)):
             planted = plant(self._charts[(turn + offset) % len(self._charts)], fault, seed, root)
             if planted is not None:
@@ -179,8 +183,8 @@ class _Run:
         return None
 
 
-class _Tally:
-    """Counts what was planted, found and located."""
+class _ScoreBoard:
+    """Counts the faults that were planted, found and located."""
 
     def __init__(self) -> None:
         self.planted: Counter[Fault] = Counter()
@@ -193,15 +197,15 @@ class _Tally:
         self.planted[fault] += 1
         self._found[fault] += planted.is_found_by(findings)
         strays = planted.strays_of(findings)
-        if planted.is_told_by(findings) and not strays:
+        if planted.is_located_by(findings) and not strays:
             self._located[fault] += 1
             return
-        lines = [f"  too much: {shown(finding)}" for finding in strays]
+        lines = [f"  unexpected: {shown(finding)}" for finding in strays]
         self.misses.append("\n".join([f"seed {seed}: {planted.why_not(findings)}", *lines]))
 
-    def scores(self, faults: Sequence[Fault]) -> tuple[Score, ...]:
+    def scores(self, faults: Sequence[Fault]) -> tuple[FaultScore, ...]:
         return tuple(
-            Score(fault, self.planted[fault], self._found[fault], self._located[fault])
+            FaultScore(fault, self.planted[fault], self._found[fault], self._located[fault])
             for fault in faults
             if self.planted[fault]
         )

@@ -1,4 +1,4 @@
-"""Where a fault is planted, and the dice that choose the place."""
+"""Where a fault is planted, and the random generator that chooses the place."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ if TYPE_CHECKING:
     from random import Random
 
     from recovery.audit.faults.chart import Chart, LogChart
-    from recovery.audit.faults.copies import Copy
     from recovery.audit.faults.journal_chart import JournalChart
+    from recovery.audit.faults.store_copy import StoreCopy
 
 Choice = TypeVar("Choice")
 
 
 class NoPlace(Exception):
-    """The store has nothing that this fault could happen to, or nothing that could tell it."""
+    """The store has no place for this fault, or nothing that could show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A copy of a store, and the chart of what it was copied from."""
+    """A copy of a store, the chart of its source, and a random generator."""
 
-    copy: Copy
+    copy: StoreCopy
     chart: Chart
     dice: Random
 
     def choose(self, choices: Sequence[Choice]) -> Choice:
-        """One of them; `NoPlace` if there is none."""
+        """Return one of them. Raise `NoPlace` if there is none."""
         if not choices:
             raise NoPlace
         return self.dice.choice(choices)
 
     def log_path(self, log: LogChart) -> Path:
-        """In the source: what is asked of the copy by the same path."""
+        """Return the path in the source. Methods of the copy take this path too."""
         return self.chart.ledgers / log.name
 
     def journal_path(self, journal: JournalChart) -> Path:
         return self.chart.journal / journal.name
 
     def flip(self, path: Path, start: int, end: int) -> int:
-        """Flips one bit in [start, end) of the file; answers which byte."""
+        """Flip one bit in [start, end) of the file. Return the offset of its byte."""
         if start >= end:
             raise NoPlace
         at = self.dice.randrange(start, end)

@@ -1,13 +1,13 @@
-"""What an audit leaves behind: a page for people who look, tables and a summary for programs.
+"""The report of an audit: a page for people, tables and a summary for programs.
 
-    kept        writes all of it into a directory
+    writer      write all of it into a directory
     tables      findings, runs and parts as Parquet
-    summary     the audit in one JSON object
+    summary     the audit as one JSON object
     page        the page, from top to bottom
-    figures     what the page and the summary count
-    strips      files to scale, with what is wrong in them
-    copies      how many copies there are of what
-    looking     the command that shows what a finding is about
+    figures     numbers of the page and the summary
+    strips      files drawn to scale, with marks for findings
+    copies      how many copies of entries exist
+    commands    the command that shows what a finding is about
 
-All but `kept` are pure functions of what was inspected: nothing opens a file or asks the clock.
+All but `writer` are pure functions of the report: they open no file and do not read the clock.
 """

@@ -1,24 +1,24 @@
-"""Every question that was asked, what came of it, and which were not asked."""
+"""The section about checks: every question, its answer, and the questions that were not asked."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from recovery.page.markup import NOTHING, Markup, joined, tag
-from recovery.page.wording import counted, grouped
+from recovery.report.formatting import counted, grouped
+from recovery.report.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from recovery.audit.inspected import AuditReport, Check
+    from recovery.audit.model.audit_report import AuditReport, Check
 
 _COLOURS = {"passed": "good", "failed": "bad", "not run": "warn"}
 _ORDER = ("failed", "not run", "passed")
 
 
 def checks(report: AuditReport) -> Markup:
-    """A row for each; of several stores how many of them passed."""
+    """Return a row for each check. With several stores it shows how many passed."""
     every: defaultdict[tuple[str, str], list[tuple[str, Check]]] = defaultdict(list)
     for store in report.stores:
         for check in store.checks:

@@ -1,27 +1,26 @@
-"""Replicas: how many entries of each ledger have as many copies as they should, and what each store lacks."""
+"""The section about replicas: how many entries of each ledger have all copies, and what each store lacks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.page.markup import NOTHING, Markup, joined, tag
-from recovery.page.wording import counted, grouped
+from recovery.report.formatting import counted, grouped
+from recovery.report.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from recovery.audit.inspected import AuditReport
-    from recovery.verify.replica_rules import Coverage, Share
+    from recovery.audit.model.audit_report import AuditReport, CopyCounts, StoreShare
 
 _LEDGERS_MAX = 60
 
 
 def copies(report: AuditReport) -> Markup:
-    """Both, if replicas were compared."""
+    """Return both panels, if replicas were compared."""
     replicas = report.replicas
     if replicas is None:
         return NOTHING
-    compared = len(replicas.drilled)
+    compared = len(replicas.compared_by_entry)
     lead = f"{counted(len(replicas.ledgers), 'ledger')} on {counted(len(replicas.stores), 'store')}. "
     lead += "Copies were compared by fingerprints over their digests"
     lead += f", those of {counted(compared, 'ledger')} entry by entry too." if compared else "."
@@ -38,7 +37,7 @@ def copies(report: AuditReport) -> Markup:
 # ── by store ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _stores(shares: Mapping[str, Share], paths: Mapping[str, str]) -> Markup:
+def _stores(shares: Mapping[str, StoreShare], paths: Mapping[str, str]) -> Markup:
     most = max((share.should for share in shares.values()), default=0)
     return tag(
         "section",
@@ -85,10 +84,10 @@ def _stack(parts: Sequence[tuple[str, int, str]], whole: int) -> Markup:
 # ── by ledger ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _ledgers(every: Sequence[Coverage]) -> Markup:
+def _ledgers(every: Sequence[CopyCounts]) -> Markup:
     if not every:
         return NOTHING
-    # What lacks most comes first, the others by their ids.
+    # Ledgers that lack most come first, the others by id.
     shown = sorted(every, key=lambda one: (-_lacking(one), one.ledger_id))[:_LEDGERS_MAX]
     whole = sum(_lacking(one) == 0 for one in every)
     rest = len(every) - len(shown)
@@ -106,22 +105,22 @@ def _ledgers(every: Sequence[Coverage]) -> Markup:
     )
 
 
-def _lacking(one: Coverage) -> int:
+def _lacking(one: CopyCounts) -> int:
     return sum(one.copies[:-1])
 
 
-def _ledger(one: Coverage) -> Iterator[Markup]:
+def _ledger(one: CopyCounts) -> Iterator[Markup]:
     quorum = len(one.copies) - 1
     parts = [("b-live", one.copies[-1], f"with all {quorum} copies")]
     parts += [("b-dead", count, f"with {number} of {quorum} copies") for number, count in _some(one)]
     parts += [("b-few", one.copies[0], "without any copy")] if quorum else []
     yield tag("code", f"ledger {one.ledger_id}")
     yield _stack(parts, one.entries)
-    told = [f"{grouped(count)} {words}" for _, count, words in parts[1:] if count]
+    details = [f"{grouped(count)} {words}" for _, count, words in parts[1:] if count]
     open_ = ", open" if one.is_open else ""
-    yield tag("span", counted(one.entries, "entry"), open_, "".join(f", {words}" for words in told))
+    yield tag("span", counted(one.entries, "entry"), open_, "".join(f", {words}" for words in details))
 
 
-def _some(one: Coverage) -> list[tuple[int, int]]:
-    """Numbers of copies between none and all, the most first."""
+def _some(one: CopyCounts) -> list[tuple[int, int]]:
+    """Return the numbers of copies between none and all, the largest first."""
     return [(number, one.copies[number]) for number in range(len(one.copies) - 2, 0, -1)]

@@ -1,4 +1,4 @@
-"""What the page and the summary count: findings by kind, space by ledger, what is live in each log."""
+"""Numbers of the page and the summary: findings by kind, space by ledger, live bytes of each log."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.page.wording import counted
-from recovery.page.wording import size as sized
-from recovery.verify.catalogue import KINDS
-from recovery.verify.finding import Severity
-from storage import filenames
+from recovery.audit.findings.catalogue import KINDS
+from recovery.audit.findings.finding import Severity
+from recovery.report.formatting import counted
+from recovery.report.formatting import size as sized
+from storage.disk import filenames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from recovery.audit.inspected import AuditReport, StoreReport
-    from recovery.verify.catalogue import Kind
-    from recovery.verify.finding import Finding
+    from recovery.audit.findings.catalogue import Kind
+    from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.audit_report import AuditReport, StoreReport
 
 _UNVERIFIED = "LGR-005"
 
@@ -28,8 +28,8 @@ WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFORMAT
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """How many findings of each severity."""
+class FindingCounts:
+    """The number of findings of each severity."""
 
     errors: int = 0
     warnings: int = 0
@@ -40,18 +40,18 @@ class Tally:
         return not self.errors and not self.warnings
 
     def __str__(self) -> str:
-        """Such as `3 errors, 1 warning`; nothing where all is sound."""
+        """Return a text such as `3 errors, 1 warning`, or an empty one if everything is sound."""
         some = ((self.errors, "error"), (self.warnings, "warning"))
         return ", ".join(counted(number, noun) for number, noun in some if number)
 
 
-def tally(findings: Iterable[Finding]) -> Tally:
+def tally(findings: Iterable[Finding]) -> FindingCounts:
     by_severity = Counter(finding.severity for finding in findings)
-    return Tally(*(by_severity[severity] for severity in Severity))
+    return FindingCounts(*(by_severity[severity] for severity in Severity))
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FindingGroup:
     """All findings of one kind."""
 
     kind: Kind
@@ -60,28 +60,28 @@ class Group:
 
     @property
     def anchor(self) -> str:
-        """Its name on the page."""
+        """The name of the group on the page."""
         return f"{self.kind.id}-{WORDS[self.severity]}"
 
     @property
     def count(self) -> int:
-        """Of what the kind counts, all of them together."""
+        """The sum of the counts of its findings."""
         return sum(finding.count for finding in self.findings)
 
 
-def groups(findings: Iterable[Finding]) -> list[Group]:
-    """The findings by kind, the gravest first."""
+def groups(findings: Iterable[Finding]) -> list[FindingGroup]:
+    """Return the findings by kind, the most severe first."""
 
     def kind(finding: Finding) -> tuple[Severity, str]:
         return finding.severity, finding.kind
 
     found = sorted(findings, key=kind)
-    return [Group(KINDS[key[1]], key[0], tuple(those)) for key, those in groupby(found, kind)]
+    return [FindingGroup(KINDS[key[1]], key[0], tuple(those)) for key, those in groupby(found, kind)]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpace:
-    """What one ledger takes up in the entry logs of a store."""
+    """The space of one ledger in the entry logs of a store."""
 
     store: str
     ledger_id: int
@@ -92,7 +92,7 @@ class LedgerSpace:
 
 
 def by_ledger(report: StoreReport) -> list[LedgerSpace]:
-    """The ledgers of a store, the largest first."""
+    """Return the ledgers of a store, the largest first."""
     logs = report.facts.logs
     sums = _summed([log.runs for log in logs])
     unverified: Counter[int] = Counter()
@@ -119,27 +119,27 @@ def _summed(runs: Sequence[np.ndarray]) -> Mapping[int, tuple[int, int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSpace:
-    """What one entry log holds."""
+class LogContent:
+    """The content of one entry log."""
 
     store: str
     file: str
     file_size: int
     entries: int
     size: int
-    """Bytes of the entries, length words included."""
+    """The size of the entries, length words included."""
     dead: int | None
-    """Those of them that nobody can read any more; `None` where no index tells."""
+    """The part of it that is not live any more; `None` if no index shows it."""
 
     @property
     def live(self) -> int:
         return max(self.size - (self.dead or 0), 0)
 
 
-def by_log(report: StoreReport) -> list[LogSpace]:
-    """The entry logs of a store, in their order."""
+def by_log(report: StoreReport) -> list[LogContent]:
+    """Return the entry logs of a store in their order."""
     return [
-        LogSpace(
+        LogContent(
             report.store,
             filenames.entry_log(log.log_id),
             log.file_size,
@@ -152,25 +152,25 @@ def by_log(report: StoreReport) -> list[LogSpace]:
 
 
 def unverified(findings: Iterable[Finding]) -> tuple[int, int]:
-    """How many ledgers have entries that nothing verifies, and how many entries those are."""
+    """Return how many ledgers have entries that nothing verifies, and the number of these entries."""
     found = [finding for finding in findings if finding.kind == _UNVERIFIED]
     return len({(one.store, one.ledger_id) for one in found}), sum(one.count for one in found)
 
 
 def not_covered(report: AuditReport) -> list[tuple[str, str]]:
-    """For each store what was not looked at, with the reason."""
+    """Return for each store what was not read, with the reason."""
     gaps = [(store.store, what) for store in report.stores for what in store.coverage.not_covered]
     compared = report.replicas.not_covered if report.replicas else ()
     return [*gaps, *(("replicas", what) for what in compared)]
 
 
 def total(report: AuditReport, name: str) -> int:
-    """One figure of the coverage, of all stores."""
+    """Return the sum of one figure of the coverage over all stores."""
     return sum(getattr(store.coverage, name) for store in report.stores)
 
 
 def speed(size: int, seconds: float) -> str:
-    """Such as `1.52 GB/s`."""
+    """Return a text such as `1.52 GB/s`."""
     if not size or not seconds:
         return "-"
     rate = size / seconds
@@ -178,12 +178,12 @@ def speed(size: int, seconds: float) -> str:
 
 
 def is_clean(report: AuditReport) -> bool:
-    """Whether nothing is wrong: neither with the files, nor with what was said about them."""
-    return tally(report.findings).is_sound and not report.misfits
+    """Return whether nothing is wrong: no error, no warning, no wrong password."""
+    return tally(report.findings).is_sound and not report.wrong_password_ledgers
 
 
 def verdict(report: AuditReport) -> str:
-    """Such as `3 errors, 1 warning in 812 files (61.2 GiB, 48 s)`."""
+    """Return a text such as `3 errors, 1 warning in 812 files (61.2 GiB, 48 s)`."""
     found = tally(report.findings)
     files = counted(total(report, "files"), "file")
     files += f" of {counted(len(report.stores), 'store')}" if len(report.stores) > 1 else ""
@@ -194,13 +194,13 @@ def verdict(report: AuditReport) -> str:
 
 
 def caveats(report: AuditReport) -> list[str]:
-    """What a verdict must not be silent about."""
+    """Return the limits of the audit that a verdict has to mention."""
     ledgers, entries = unverified(report.findings)
     some = []
     if ledgers:
         some.append(f"UNVERIFIED: {counted(entries, 'entry')} of {counted(ledgers, 'ledger')}")
-    if report.misfits:
-        some.append(f"WRONG PASSWORD of {counted(len(report.misfits), 'ledger')}")
+    if report.wrong_password_ledgers:
+        some.append(f"WRONG PASSWORD of {counted(len(report.wrong_password_ledgers), 'ledger')}")
     if report.bytes_reused:
         some.append(f"not read again: {sized(report.bytes_reused)}")
     gaps = len(not_covered(report))
@@ -213,7 +213,7 @@ def caveats(report: AuditReport) -> list[str]:
 
 
 def seconds(number: float) -> str:
-    """48 s, 0.3 s, 12.5 min."""
+    """Return a text such as 48 s, 0.3 s, 12.5 min."""
     if number < 10:
         return f"{number:.1f} s"
     return f"{number:.0f} s" if number < 120 else f"{number / 60:.1f} min"

@@ -1,4 +1,4 @@
-"""Every file as a strip drawn to scale, what was found in it at its place."""
+"""The section about files: every file as a strip drawn to scale, with marks where something was found."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from recovery.audit.report.figures import WORDS
 from recovery.audit.report.strips import strips
-from recovery.page.markup import NOTHING, Markup, joined, tag
-from recovery.page.wording import counted, grouped
+from recovery.report.formatting import counted, grouped
+from recovery.report.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from recovery.audit.inspected import AuditReport, StoreReport
-    from recovery.audit.report.strips import Mark, Strip
+    from recovery.audit.model.audit_report import AuditReport, StoreReport
+    from recovery.audit.report.strips import Strip, StripMark
 
 _ROWS_MAX = 60
-"""As strips; of more files those with findings come first, and the others are a square each."""
+"""The number of strips. If there are more files, those with findings come first, and the others become
+squares.
+"""
 _SQUARES_MAX = 4000
 _STORES_MAX = 40
 
@@ -25,15 +27,15 @@ _TITLES = {"journal": "Journals", "entry log": "Entry logs", "index": "Index", "
 
 
 def files(report: AuditReport) -> Markup:
-    """A panel for each store."""
+    """Return a panel for each store."""
     return joined(
         (
-            tag("h2", "Every file, and where in it something is wrong"),
+            tag("h2", "Files, and where something is wrong in them"),
             tag(
                 "p",
-                "Each strip is a file, as long as it is large among its kind; the index is drawn by rows, "
-                "ledger behind ledger. Marks are drawn to scale, and no narrower than can be seen. "
-                "Point at one to read it; a click leads to its finding.",
+                "Each strip is a file, and its length shows the size among files of its kind. The index is "
+                "drawn by rows, ledger after ledger. Marks are drawn to scale, but wide enough to be seen. "
+                "Point at a mark to read it; click it to go to its finding.",
                 class_="lead",
             ),
             _key(),
@@ -44,7 +46,7 @@ def files(report: AuditReport) -> Markup:
 
 
 def _more(count: int) -> Markup:
-    words = f"and {counted(count, 'more store')}: what was found there is below, and in findings.parquet"
+    words = f"and {counted(count, 'more store')}: their findings are below, and in findings.parquet"
     return tag("p", words, class_="more") if count > 0 else NOTHING
 
 
@@ -128,17 +130,17 @@ def _strip(strip: Strip, longest: int) -> Iterator[Markup]:
     yield tag("span", strip.words, f", {strip.state}" if strip.state else "")
 
 
-def _mark(mark: Mark) -> Markup:
+def _mark(mark: StripMark) -> Markup:
     grade = WORDS[mark.severity]
     if (mark.left, mark.right) == (0.0, 1.0):
         return tag("a", class_=f"whole m-{grade}", href=_href(mark), title=mark.words, style="left:0;right:0")
-    # The last byte of a file must be seen too.
+    # A mark at the last byte of a file must be visible too.
     left, width = 100 * mark.left, 100 * (mark.right - mark.left)
     place = f"left:min({left:.3f}%,100% - 3px);width:{width:.3f}%"
     return tag("a", class_=f"m-{grade}", href=_href(mark), title=mark.words, style=place)
 
 
-def _href(mark: Mark) -> str:
+def _href(mark: StripMark) -> str:
     return f"#{mark.kinds[0]}-{WORDS[mark.severity]}"
 
 

@@ -1,22 +1,22 @@
-"""One block for each kind of finding: what it means, what to do, and every place with how to look at it."""
+"""The section about findings: one block for each kind, with its meaning, its remedy, and every place."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.audit.report import figures, looking
+from recovery.audit.findings.finding import Severity
+from recovery.audit.report import commands, figures
 from recovery.audit.report.figures import WORDS
-from recovery.page.markup import NOTHING, Markup, joined, tag
-from recovery.page.wording import grouped, plural
-from recovery.page.wording import size as sized
-from recovery.verify.finding import Severity
+from recovery.report.formatting import grouped, plural
+from recovery.report.formatting import size as sized
+from recovery.report.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from recovery.audit.inspected import AuditReport
-    from recovery.audit.report.figures import Group
-    from recovery.verify.finding import Finding
+    from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.audit_report import AuditReport
+    from recovery.audit.report.figures import FindingGroup
 
 _OPEN_MAX, _FOLDED_MAX = 12, 300
 _COLOURS = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.INFORMATION: "info"}
@@ -25,10 +25,10 @@ _NUMBERS = frozenset({"to", "bytes", "ledger", "entries", "count"})
 
 
 def findings(report: AuditReport) -> Markup:
-    """All kinds, the gravest first."""
+    """Return the blocks of all kinds, the most severe first."""
     groups = figures.groups(report.findings)
     if not groups:
-        return joined((tag("h2", "Findings"), tag("p", "None, not even for information.", class_="lead")))
+        return joined((tag("h2", "Findings"), tag("p", "None, not even information.", class_="lead")))
     several = len(report.stores) > 1
     return joined(
         (
@@ -44,7 +44,7 @@ def findings(report: AuditReport) -> Markup:
     )
 
 
-def _block(group: Group, *, several: object) -> Markup:
+def _block(group: FindingGroup, *, several: object) -> Markup:
     kind = group.kind
     return tag(
         "article",
@@ -69,12 +69,12 @@ def _block(group: Group, *, several: object) -> Markup:
 
 
 def _prose(text: str) -> list[Markup | str]:
-    """The text, what stands between backticks as code."""
+    """Return the text, with parts between backticks as code."""
     parts = text.split("`")
     return [tag("code", part) if number % 2 else part for number, part in enumerate(parts)]
 
 
-def _counted(group: Group) -> str:
+def _counted(group: FindingGroup) -> str:
     places = len(group.findings)
     noun = group.kind.counts
     where = f"{grouped(places)} {'place' if places == 1 else 'places'}"
@@ -89,7 +89,7 @@ def _singular(noun: str) -> str:
     return next((one for one in (noun[:-3] + "y", noun[:-1]) if plural(one) == noun), noun)
 
 
-def _folded(group: Group, several: object) -> Markup:
+def _folded(group: FindingGroup, several: object) -> Markup:
     rest = group.findings[_OPEN_MAX:]
     if not rest:
         return NOTHING
@@ -130,7 +130,7 @@ def _cells(finding: Finding) -> dict[str, Markup | str]:
         "entries": _entries(finding),
         "count": grouped(finding.count),
         "detail": finding.detail,
-        "look at it": tag("button", looking.command(finding), type="button", class_="copy"),
+        "look at it": tag("button", commands.command(finding), type="button", class_="copy"),
     }
 
 

@@ -1,4 +1,4 @@
-"""The audit as one page of HTML that needs nothing else: no server, no network, no other file."""
+"""The audit as one HTML page that needs no server, no network and no other file."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from recovery.audit.report.findings import findings
 from recovery.audit.report.space import space
 from recovery.audit.report.style import CSS, SCRIPT
 from recovery.audit.report.top import top
-from recovery.page.document import document
-from recovery.page.markup import Markup, tag
-from recovery.page.wording import counted
+from recovery.report.document import document
+from recovery.report.formatting import counted
+from recovery.report.markup import Markup, tag
 from storage._version import __version__
 
 if TYPE_CHECKING:
-    from recovery.audit.inspected import AuditReport
+    from recovery.audit.model.audit_report import AuditReport
 
 
 def render(report: AuditReport) -> str:
-    """The page. The same report gives the same bytes."""
+    """Return the page. The same report gives the same bytes."""
     about = _about(report)
     body = tag(
         "main",

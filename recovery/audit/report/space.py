@@ -1,4 +1,4 @@
-"""Where the space goes: by ledger, and what of each entry log is still alive."""
+"""The section about space: by ledger, and the live and dead bytes of each entry log."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from recovery.audit.report import figures
 from recovery.audit.report.treemap import Box, squarified
-from recovery.page.markup import NOTHING, Markup, joined, tag
-from recovery.page.wording import counted, grouped
-from recovery.page.wording import size as sized
+from recovery.report.formatting import counted, grouped
+from recovery.report.formatting import size as sized
+from recovery.report.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from recovery.audit.inspected import AuditReport, StoreReport
-    from recovery.audit.report.figures import LedgerSpace, LogSpace
+    from recovery.audit.model.audit_report import AuditReport, StoreReport
+    from recovery.audit.report.figures import LedgerSpace, LogContent
 
 _LEDGERS_MAX, _LOGS_MAX, _STORES_MAX = 60, 60, 20
 _WIDTH, _HEIGHT = 1140, 300
@@ -22,7 +22,7 @@ _LETTER = 8.2
 
 
 def space(report: AuditReport) -> Markup:
-    """Both, for each store."""
+    """Return both panels for each store."""
     stores = report.stores[:_STORES_MAX]
     drawn = [panel for store in stores for panel in (_ledgers(store), _logs(store)) if panel]
     rest = len(report.stores) - len(stores)
@@ -57,7 +57,7 @@ def _ledgers(store: StoreReport) -> Markup:
 def _legend(every: Sequence[LedgerSpace]) -> Markup:
     colours = (
         ("b-cell", "verified", any(_class(one) == "cell" for one in every[:_LEDGERS_MAX])),
-        ("b-unverified", "has entries that nothing verifies", any(one.unverified for one in every)),
+        ("b-unverified", "has unverified entries", any(one.unverified for one in every)),
         ("b-bad", "has damaged entries", any(one.bad for one in every)),
         ("b-others", "all smaller ledgers", len(every) > _LEDGERS_MAX),
     )
@@ -132,7 +132,7 @@ def _logs(store: StoreReport) -> Markup:
     if not every:
         return NOTHING
     is_known = any(log.dead is not None for log in every)
-    # What could be freed is what one wants to see first.
+    # Logs with the most dead bytes come first, because they can be freed.
     shown = sorted(every, key=lambda log: (-(log.dead or 0), log.file)) if len(every) > _LOGS_MAX else every
     largest = max(log.file_size for log in every)
     return tag(
@@ -150,7 +150,7 @@ def _logs(store: StoreReport) -> Markup:
     )
 
 
-def _sum(every: Sequence[LogSpace]) -> Markup:
+def _sum(every: Sequence[LogContent]) -> Markup:
     size, dead = sum(log.size for log in every), sum(log.dead or 0 for log in every)
     if not any(log.dead is not None for log in every):
         return NOTHING
@@ -170,7 +170,7 @@ def _log_legend() -> Markup:
 
 
 def _unknown() -> Markup:
-    words = "What of it is live nobody can tell here: a bookie's index is not read."
+    words = "How much of it is live is not known, because a bookie's index is not read."
     return tag(
         "div",
         tag("span", joined(tag("i", class_="b-unknown")), f"entries. {words}"),
@@ -179,7 +179,7 @@ def _unknown() -> Markup:
     )
 
 
-def _log(log: LogSpace, largest: int) -> Iterator[Markup]:
+def _log(log: LogContent, largest: int) -> Iterator[Markup]:
     yield tag("code", log.file)
     rest = max(log.file_size - log.size, 0)
     parts = [("b-rest", rest, "headers, maps, padding")]

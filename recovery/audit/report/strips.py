@@ -1,4 +1,4 @@
-"""Files drawn to scale, with every place in them that something was found about."""
+"""Files drawn to scale, with marks at every place that has a finding."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.page.wording import counted, grouped
-from recovery.page.wording import size as sized
-from recovery.verify.catalogue import KINDS
-from recovery.verify.facts import IndexFacts
-from storage import filenames
+from recovery.audit.findings.catalogue import KINDS
+from recovery.audit.model.store_facts import IndexFacts
+from recovery.report.formatting import counted, grouped
+from recovery.report.formatting import size as sized
+from storage.disk import filenames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from recovery.audit.inspected import StoreReport
-    from recovery.verify.finding import Finding, Severity
+    from recovery.audit.findings.finding import Finding, Severity
+    from recovery.audit.model.audit_report import StoreReport
 
 _CELLS = 800
-"""Marks on one strip lie on as many places at most: finer than a screen shows."""
+"""The number of places for marks on one strip: more than a screen can show."""
 
 _WHOLE = (0.0, 1.0)
 _NOT_DRAWN = frozenset({"LGR-007"})
-"""About bytes all over a file: they are drawn where space is."""
+"""Kinds about bytes all over a file: they are drawn in the section about space."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A stretch of a strip, from `left` to `right` of its length 1."""
+class StripMark:
+    """A mark on a strip, from `left` to `right` of its length 1."""
 
     left: float
     right: float
@@ -48,21 +48,21 @@ class Strip:
     sort: str
     """journal, entry log, index or other."""
     extent: int
-    """Bytes; of an index rows."""
+    """Bytes, or rows of an index."""
     words: str
     state: str = ""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[StripMark, ...] = ()
     replayed_from: float | None = None
-    """Where in a journal replay begins; 1: nowhere in it any more."""
+    """Where replay of a journal begins, as a share of its length; 1 if it is not replayed any more."""
 
     @property
     def severity(self) -> Severity | None:
-        """The gravest of what was found; `None`: nothing."""
+        """The highest severity of its marks, or `None` without marks."""
         return min((mark.severity for mark in self.marks), default=None)
 
 
 def strips(report: StoreReport) -> list[Strip]:
-    """All files of a store: journals, entry logs, the index, then others that something was found about."""
+    """Return all files of a store: journals, entry logs, the index, then other files with findings."""
     by_file: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in report.findings:
         if finding.kind not in _NOT_DRAWN:
@@ -75,7 +75,7 @@ def strips(report: StoreReport) -> list[Strip]:
 def _journals(report: StoreReport, by_file: Mapping[str, Sequence[Finding]]) -> Iterator[Strip]:
     for journal in report.facts.journals:
         name = filenames.journal(journal.journal_id)
-        entries = int(journal.before["count"].sum() + journal.behind["count"].sum())
+        entries = int(journal.before_mark["count"].sum() + journal.after_mark["count"].sum())
         words = (
             f"{sized(journal.file_size)}, {counted(journal.records, 'record')}, {counted(entries, 'entry')}"
         )
@@ -107,7 +107,7 @@ def _logs(report: StoreReport, by_file: Mapping[str, Sequence[Finding]]) -> Iter
         )
 
 
-# ── the index has no offsets: its strip is its rows, ledger by ledger ────────────────────────────────────
+# ── the index has no offsets: its strip consists of its rows, ledger by ledger ───────────────────────────
 
 
 def _index(report: StoreReport) -> Iterator[Strip]:
@@ -115,7 +115,7 @@ def _index(report: StoreReport) -> Iterator[Strip]:
     found = [one for one in report.findings if one.kind.startswith("IDX-")]
     if not isinstance(index, IndexFacts):
         if found:
-            marks = _gathered((_WHOLE, one) for one in found)
+            marks = _combined((_WHOLE, one) for one in found)
             yield Strip(filenames.INDEX, "index", 0, "not readable", marks=marks)
         return
     ledgers, ids = np.unique(index.runs["ledger"], return_inverse=True)
@@ -131,7 +131,7 @@ def _index(report: StoreReport) -> Iterator[Strip]:
         if ledger is None or not total:
             return _WHOLE
         if ledger not in ends:
-            # What has no row stands between its neighbours.
+            # A ledger without rows is marked between its neighbours.
             before = max((end for other, end in ends.items() if other < ledger), default=0)
             return before / total, before / total
         begin = ends[ledger] - sizes[ledger]
@@ -140,7 +140,7 @@ def _index(report: StoreReport) -> Iterator[Strip]:
         first = min(max(begin + finding.first_entry - firsts[ledger], begin), ends[ledger])
         return first / total, min(first + finding.count, ends[ledger]) / total
 
-    marks = _gathered((place(one), one) for one in found)
+    marks = _combined((place(one), one) for one in found)
     words = f"{counted(index.count, 'row')} of {counted(len(ledgers), 'ledger')}"
     yield Strip(filenames.INDEX, "index", index.count, words, marks=marks)
 
@@ -159,11 +159,11 @@ def _others(by_file: Mapping[str, Sequence[Finding]], known: set[str]) -> Iterat
     for name, found in sorted(by_file.items()):
         if name and name not in known and any(not one.kind.startswith("IDX-") for one in found):
             kinds = sorted({KINDS[one.kind].title for one in found})
-            yield Strip(name, "other", 0, ", ".join(kinds), marks=_gathered((_WHOLE, one) for one in found))
+            yield Strip(name, "other", 0, ", ".join(kinds), marks=_combined((_WHOLE, one) for one in found))
 
 
-def _drawn(found: Iterable[Finding], size: int) -> tuple[Mark, ...]:
-    return _gathered((_extent(one, size), one) for one in found)
+def _drawn(found: Iterable[Finding], size: int) -> tuple[StripMark, ...]:
+    return _combined((_extent(one, size), one) for one in found)
 
 
 def _extent(finding: Finding, size: int) -> tuple[float, float]:
@@ -173,8 +173,8 @@ def _extent(finding: Finding, size: int) -> tuple[float, float]:
     return min(finding.offset / size, 1.0), min(end / size, 1.0)
 
 
-def _gathered(found: Iterable[tuple[tuple[float, float], Finding]]) -> tuple[Mark, ...]:
-    """One mark for all that would lie on the same place of a screen, the grave ones over the others."""
+def _combined(found: Iterable[tuple[tuple[float, float], Finding]]) -> tuple[StripMark, ...]:
+    """Return one mark for all findings at the same place of a screen, the severe ones on top."""
     cells: defaultdict[tuple[int, int, Severity], list[tuple[float, float, Finding]]] = defaultdict(list)
     for (left, right), finding in found:
         key = int(left * _CELLS), int(right * _CELLS), finding.severity
@@ -183,11 +183,11 @@ def _gathered(found: Iterable[tuple[tuple[float, float], Finding]]) -> tuple[Mar
     return tuple(sorted(marks, key=lambda mark: (-mark.severity, mark.left, mark.right)))
 
 
-def _mark_of(severity: Severity, those: Sequence[tuple[float, float, Finding]]) -> Mark:
+def _mark_of(severity: Severity, those: Sequence[tuple[float, float, Finding]]) -> StripMark:
     findings = [finding for _, _, finding in those]
     kinds = tuple(sorted({finding.kind for finding in findings}))
     left, right = min(one[0] for one in those), max(one[1] for one in those)
-    return Mark(left, right, severity, kinds, _words(findings))
+    return StripMark(left, right, severity, kinds, _words(findings))
 
 
 def _words(findings: Sequence[Finding]) -> str:

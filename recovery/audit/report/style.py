@@ -1,4 +1,4 @@
-"""How the page looks, and the little that moves on it: all of it in the head, nothing is fetched."""
+"""The style and the script of the page. Both are in its head, so that nothing is fetched."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ CSS = f"""
 :root{{color-scheme:light dark;{_LIGHT}}}
 @media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}
 {_PAGE}{_FILES}{_FINDINGS}{_SPACE}{_ELSEWHERE}"""
-"""Paper is always light."""
+"""Printed pages always use the light colours."""
 
 SCRIPT = """
 addEventListener('beforeprint',()=>document.querySelectorAll('details').forEach(d=>d.open=true));
@@ -194,4 +194,6 @@ addEventListener('click',async e=>{const b=e.target.closest('button.copy');if(!b
 addEventListener('hashchange',()=>{const at=document.getElementById(location.hash.slice(1));
  const box=at&&at.closest('details');if(box&&!box.open){box.open=true;at.scrollIntoView()}});
 """
-"""Hovering tells; a click on a command copies it. Without it the page shows the same, only more quietly."""
+"""Hovering shows a text, and a click on a command copies it. Without scripts the page shows the
+same content.
+"""

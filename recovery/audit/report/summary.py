@@ -1,27 +1,26 @@
-"""The audit in one JSON object, for programs that watch: the verdict, what was covered, the worst of it."""
+"""The audit as one JSON object, for monitoring programs: the verdict, the coverage, the worst findings."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from recovery.audit.report import figures, looking
+from recovery.audit.report import commands, figures
 from recovery.audit.report.figures import WORDS
 from storage._version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from recovery.audit.inspected import AuditReport, StoreReport
-    from recovery.audit.replicas import ReplicaReport
-    from recovery.verify.finding import Finding
+    from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.audit_report import AuditReport, ReplicaReport, StoreReport
 
 SCHEMA_VERSION = 1
 _WORST_MAX = 20
 
 
 def summary(report: AuditReport) -> dict[str, Any]:
-    """Everything in it is text, a number, a list or an object."""
+    """Return the summary. Every value is a text, a number, a list or an object."""
     ledgers, entries = figures.unverified(report.findings)
     found = figures.tally(report.findings)
     return {
@@ -36,14 +35,20 @@ def summary(report: AuditReport) -> dict[str, Any]:
         "sound": found.is_sound,
         "findings": _severities(report.findings) | {"by_kind": _kinds(report.findings)},
         "unverified": {"ledgers": ledgers, "entries": entries},
-        "misfits": list(report.misfits),
+        "misfits": list(report.wrong_password_ledgers),
         "bytes_read": report.bytes_read,
         "bytes_reused": report.bytes_reused,
         "bytes_per_second": round(report.bytes_read / report.seconds) if report.seconds else None,
         "stores": [_store(one) for one in report.stores],
         "replicas": _replicas(report.replicas) if report.replicas else None,
-        "worst": [_worst(one) for one in report.findings[:_WORST_MAX] if one.is_wrong],
+        "worst": _the_worst(report.findings),
     }
+
+
+def _the_worst(found: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return the gravest findings of all stores. Equally grave ones keep their order."""
+    wrong = sorted((one for one in found if one.is_wrong), key=lambda one: one.severity)
+    return [_worst(one) for one in wrong[:_WORST_MAX]]
 
 
 def _severities(found: Iterable[Finding]) -> dict[str, Any]:
@@ -91,7 +96,7 @@ def _replicas(compared: ReplicaReport) -> dict[str, Any]:
             {"ledger": one.ledger_id, "open": one.is_open, "copies": list(one.copies)}
             for one in compared.ledgers
         ],
-        "compared_entry_by_entry": list(compared.drilled),
+        "compared_entry_by_entry": list(compared.compared_by_entry),
         "not_covered": list(compared.not_covered),
     }
 
@@ -111,5 +116,5 @@ def _worst(one: Finding) -> dict[str, Any]:
         "last_entry": one.last_entry,
         "count": one.count,
         "detail": one.detail,
-        "look": looking.command(one),
+        "look": commands.command(one),
     }

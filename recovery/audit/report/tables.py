@@ -1,6 +1,7 @@
-"""What was found, as tables: findings, runs and parts, each with a schema that stays.
+"""The results as tables: findings, runs and parts, each with a stable schema.
 
-Fingerprints are unsigned and stand in signed columns, the same bits: Spark has no unsigned 64.
+Fingerprints are unsigned and stored in signed columns with the same bits, because Spark has no unsigned
+64-bit numbers.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from recovery.audit.report import looking
+from recovery.audit.findings.catalogue import KINDS
+from recovery.audit.model.runs import RUN
+from recovery.audit.model.store_facts import IndexFacts
+from recovery.audit.report import commands
 from recovery.audit.report.figures import WORDS
-from recovery.verify.catalogue import KINDS
-from recovery.verify.facts import IndexFacts
-from recovery.verify.runs import RUN
-from storage import filenames
+from storage.disk import filenames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from recovery.audit.inspected import AuditReport, StoreReport
-    from recovery.verify.finding import Finding
-    from recovery.verify.runs import Runs
+    from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.audit_report import AuditReport, StoreReport
+    from recovery.audit.model.runs import Runs
 
 _INT, _TEXT = pa.int64(), pa.string()
 
@@ -71,7 +72,9 @@ RUNS = _schema(
         "bad": _INT,
     }
 )
-"""One row for each run of entries; `side` is log, journal or index, `file` the id of a log or a journal."""
+"""One row for each run of entries. `side` is log, journal or index; `file` is the id of a log or
+a journal.
+"""
 
 PARTS = _schema(
     {
@@ -111,12 +114,12 @@ def _finding(one: Finding) -> dict[str, Any]:
         "last_entry": one.last_entry,
         "count": one.count,
         "detail": one.detail,
-        "look": looking.command(one),
+        "look": commands.command(one),
     }
 
 
 def runs(report: AuditReport) -> pa.Table:
-    """What logs, journals and indexes hold; a journal's before and behind the mark."""
+    """Return the runs of logs, journals and indexes. Journals have runs before and after the mark."""
     tables = [
         _runs(store.store, side, some) for store in report.stores for side, some in _sides(store) if len(some)
     ]
@@ -127,8 +130,8 @@ def _sides(store: StoreReport) -> Iterator[tuple[str, Runs]]:
     for log in store.facts.logs:
         yield "log", log.runs
     for journal in store.facts.journals:
-        yield "journal", journal.before
-        yield "journal", journal.behind
+        yield "journal", journal.before_mark
+        yield "journal", journal.after_mark
     if isinstance(store.facts.index, IndexFacts):
         yield "index", store.facts.index.runs
 
@@ -147,16 +150,16 @@ def parts(report: AuditReport) -> pa.Table:
 def _parts(store: StoreReport) -> Iterator[dict[str, Any]]:
     for log in store.facts.logs:
         note = "in use" if log.is_active else "left over" if log.is_leftover else ""
-        told = {"file_size": log.file_size, "records": log.records, "size": log.size, "note": note}
-        yield _part(store, "log", filenames.entry_log(log.log_id), log.log_id, [log.runs], log) | told
+        columns = {"file_size": log.file_size, "records": log.records, "size": log.size, "note": note}
+        yield _part(store, "log", filenames.entry_log(log.log_id), log.log_id, [log.runs], log) | columns
     for journal in store.facts.journals:
-        told = {"file_size": journal.file_size, "records": journal.records, "size": journal.file_size}
-        name, both = filenames.journal(journal.journal_id), [journal.before, journal.behind]
-        yield _part(store, "journal", name, journal.journal_id, both, journal) | told
+        columns = {"file_size": journal.file_size, "records": journal.records, "size": journal.file_size}
+        name, both = filenames.journal(journal.journal_id), [journal.before_mark, journal.after_mark]
+        yield _part(store, "journal", name, journal.journal_id, both, journal) | columns
     index = store.facts.index
     if isinstance(index, IndexFacts):
-        told = {"records": index.count, "entries": index.count}
-        yield _part(store, "index", filenames.INDEX, 0, [index.runs], index) | told
+        columns = {"records": index.count, "entries": index.count}
+        yield _part(store, "index", filenames.INDEX, 0, [index.runs], index) | columns
 
 
 def _part(
@@ -188,5 +191,5 @@ def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _text(text: str) -> str:
-    """A path may be no UTF-8, and Arrow's texts are."""
+    """Return the text in UTF-8 for Arrow, because a path may contain other bytes."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,25 +1,25 @@
-"""The top of the page: the verdict, under which conditions, what it does not speak of, and the stores."""
+"""The top of the page: the verdict, the conditions, the limits, and the stores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from recovery.audit.report import figures
-from recovery.page.markup import NOTHING, Markup, joined, tag
-from recovery.page.wording import counted, grouped
-from recovery.page.wording import size as sized
+from recovery.report.formatting import counted, grouped
+from recovery.report.formatting import size as sized
+from recovery.report.markup import NOTHING, Markup, joined, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from recovery.audit.inspected import AuditReport, StoreReport
-    from recovery.audit.report.figures import Tally
+    from recovery.audit.model.audit_report import AuditReport, StoreReport
+    from recovery.audit.report.figures import FindingCounts
 
 _GAPS_MAX = 40
 
 
 def top(report: AuditReport) -> Markup:
-    """The verdict, the conditions, the gaps; of several stores a row for each."""
+    """Return the verdict, the conditions and the limits, and with several stores a row for each."""
     return joined((_verdict(report), _kinds(report), _facts(report), _gaps(report), _stores(report)))
 
 
@@ -40,11 +40,11 @@ def _verdict(report: AuditReport) -> Markup:
     )
 
 
-def _tone(found: Tally) -> str:
+def _tone(found: FindingCounts) -> str:
     return "broken" if found.errors else "doubt" if found.warnings else "fine"
 
 
-def _heading(report: AuditReport, found: Tally) -> str:
+def _heading(report: AuditReport, found: FindingCounts) -> str:
     where = counted(figures.total(report, "files"), "file")
     where += f" of {counted(len(report.stores), 'store')}" if len(report.stores) > 1 else ""
     if found.errors:
@@ -56,12 +56,12 @@ def _heading(report: AuditReport, found: Tally) -> str:
     return f"errors in {where}"
 
 
-def _meaning(found: Tally) -> str:
+def _meaning(found: FindingCounts) -> str:
     if found.errors:
-        return "Acknowledged data is damaged, gone, or cannot be reached."
+        return "Acknowledged data is damaged, lost or unreachable."
     if found.warnings:
-        return "No acknowledged data is lost, and something is wrong that may cost some."
-    return "Whatever could be verified is what was written, and it is where it should be."
+        return "No acknowledged data is lost, but something is wrong that may lose some."
+    return "Everything that could be verified is as it was written, and where it should be."
 
 
 def _kinds(report: AuditReport) -> Markup:
@@ -99,30 +99,30 @@ def _named_facts(report: AuditReport) -> Iterator[tuple[str, str]]:
     yield "engine", report.engine
     yield "started", report.started.replace("T", " ").replace("+00:00", " UTC")
     live = sum(store.is_live for store in report.stores)
-    yield "in use meanwhile", counted(live, "store") if live else "-"
+    yield "in use during the audit", counted(live, "store") if live else "-"
 
 
-# ── what it does not speak of ────────────────────────────────────────────────────────────────────────────
+# ── limits of the audit ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _all_gaps(report: AuditReport) -> list[tuple[str, str, str]]:
-    """Label, store and words of each."""
+    """Return label, store and text of each limit."""
     ledgers, entries = figures.unverified(report.findings)
     gaps = []
     if ledgers:
         words = (
-            f"{counted(entries, 'entry')} of {counted(ledgers, 'ledger')}: without a digest, or "
-            "with one that only a password verifies, they are not known to be good, nor bad"
+            f"{counted(entries, 'entry')} of {counted(ledgers, 'ledger')}: without a digest, "
+            "or with one that only a password verifies, so that they may be good or bad"
         )
         gaps.append(("UNVERIFIED", "", words))
     gaps += [
-        ("PASSWORD", "", f"that of ledger {ledger} does not fit: its entries stay unverified")
-        for ledger in report.misfits
+        ("PASSWORD", "", f"the password of ledger {ledger} is wrong: its entries stay unverified")
+        for ledger in report.wrong_password_ledgers
     ]
     if report.bytes_reused:
         words = (
-            f"{sized(report.bytes_reused)} of entry logs: an earlier audit found them sound, and nobody has "
-            "written to them since; what has rotted since then was not looked for"
+            f"{sized(report.bytes_reused)} of entry logs: an earlier audit found them sound, and no "
+            "process has written to them since; bit rot since then was not looked for"
         )
         gaps.append(("NOT READ AGAIN", "", words))
     gaps += [("NOT COVERED", store, what) for store, what in figures.not_covered(report)]
@@ -155,7 +155,7 @@ def _gaps(report: AuditReport) -> Markup:
     rest = len(gaps) - _GAPS_MAX
     more = tag("p", f"and {grouped(rest)} more: see summary.json", class_="more") if rest > 0 else NOTHING
     return tag(
-        "section", tag("h2", "What this audit says nothing about"), tag("ul", rows), more, class_="gaps loud"
+        "section", tag("h2", "What this audit does not cover"), tag("ul", rows), more, class_="gaps loud"
     )
 
 
@@ -168,7 +168,7 @@ def _stores(report: AuditReport) -> Markup:
     if len(report.stores) < 2:
         return NOTHING
     heading = tag(
-        "tr", tag("th", "store"), tag("th", "whose"), (tag("th", name, class_="n") for name in _COLUMNS)
+        "tr", tag("th", "store"), tag("th", "owner"), (tag("th", name, class_="n") for name in _COLUMNS)
     )
     return joined(
         (
@@ -182,12 +182,12 @@ def _stores(report: AuditReport) -> Markup:
     )
 
 
-def _found_in(report: AuditReport, store: StoreReport) -> Tally:
-    """What comparing replicas has found in it too."""
+def _found_in(report: AuditReport, store: StoreReport) -> FindingCounts:
+    """Count the findings of a store, including those of the comparison of replicas."""
     return figures.tally(one for one in report.findings if one.store == store.store)
 
 
-def _store(store: StoreReport, found: Tally) -> Markup:
+def _store(store: StoreReport, found: FindingCounts) -> Markup:
     covered = store.coverage
     cells = (covered.logs, covered.journals, sized(covered.bytes), covered.entries)
     whose = store.owner.value + (", in use" if store.is_live else "")

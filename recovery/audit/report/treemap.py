@@ -1,4 +1,4 @@
-"""Sizes as rectangles that fill one: squarified, so that each is as near to a square as it can be."""
+"""A treemap: sizes as rectangles that fill a rectangle, squarified so that each is nearly a square."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ class Box:
 
 
 def squarified(sizes: Sequence[float], whole: Box) -> list[Box]:
-    """A box for each size, in their order: the largest first, none of them 0."""
+    """Return a box for each size, in their order: the largest first, none of them 0."""
     scale = whole.width * whole.height / sum(sizes) if sizes else 0
     return list(_filled([size * scale for size in sizes], whole))
 
 
 def _filled(areas: Sequence[float], rest: Box) -> Iterator[Box]:
-    """Row behind row along the shorter side, each taking one more while that makes it no narrower."""
+    """Fill row after row along the shorter side. A row takes another area while that makes its boxes no
+    narrower.
+    """
     at = 0
     while at < len(areas):
         side = min(rest.width, rest.height)
@@ -33,12 +35,12 @@ def _filled(areas: Sequence[float], rest: Box) -> Iterator[Box]:
             end += 1
         row = areas[at:end]
         yield from _row(row, rest)
-        rest = _behind(sum(row), rest)
+        rest = _remaining(sum(row), rest)
         at = end
 
 
 def _worst(row: Sequence[float], side: float) -> float:
-    """How far from a square the worst of a row is."""
+    """Return the largest deviation from a square in a row."""
     depth = sum(row) / side if side else 0
     return max(max(depth * depth / area, area / (depth * depth)) if depth else 0.0 for area in row)
 
@@ -53,7 +55,7 @@ def _row(row: Sequence[float], rest: Box) -> Iterator[Box]:
         at += length
 
 
-def _behind(area: float, rest: Box) -> Box:
+def _remaining(area: float, rest: Box) -> Box:
     if rest.width >= rest.height:
         depth = min(area / rest.height, rest.width)
         return Box(rest.left + depth, rest.top, rest.width - depth, rest.height)

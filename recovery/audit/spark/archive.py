@@ -1,9 +1,9 @@
 """The classes of Spark's Java process as an archive (AppCDS): loaded and verified once, for all later runs.
 
-Half of what a start of Spark takes is loading the same twenty thousand classes again. The first run leaves
-them behind when it ends; later ones map them. Java ignores an archive that does not fit and goes on without,
-so everything it looks at (itself, the paths of the jars, their times) is in the name: what does not fit is
-another file, and made anew.
+Half of Spark's start time is spent on loading the same twenty thousand classes. The first run writes them to
+an archive when it ends, and later runs map it. Java ignores an archive that does not fit and goes on without
+it. So everything that Java checks (its own build, the paths of the jars, their times) is part of the file
+name: for another Java or Spark another archive is made.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
     from recovery.audit.spark.java import Java
 
 _KEPT = 2
-"""Archives of other builds that stay: each takes fifty megabytes."""
+"""The number of archives of other builds that are kept: each takes fifty megabytes."""
 
 _QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where this user keeps what can be made again."""
+    """Return the directory for files of this user that can be made again."""
     base = environment.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(base) / "ledgerstore"
 
 
 def options(java: Java, spark_home: Path, directory: Path) -> tuple[str, ...]:
-    """What tells Java to use the archive, or to make it when it ends; nothing where that cannot be."""
+    """Return the options that make Java use the archive, or write it when it ends, or no options if neither
+    works.
+    """
     archive = directory / f"spark-{_fingerprint(java, spark_home)}.jsa"
     if " " in str(archive):
-        return ()  # Java's options are cut at blanks
+        return ()  # Java splits its options at blanks
     if _is_whole(archive):
         return (f"-XX:SharedArchiveFile={archive}", *_QUIET)
     try:
@@ -54,7 +56,9 @@ def _fingerprint(java: Java, spark_home: Path) -> str:
 
 
 def _is_whole(archive: Path) -> bool:
-    """Java writes the header last: until then, and after a kill in the middle, zeros stand there."""
+    """Return whether the archive is complete: Java writes the header last, and before that there
+    are zeros.
+    """
     try:
         with archive.open("rb") as file:
             return any(file.read(4))
@@ -63,7 +67,7 @@ def _is_whole(archive: Path) -> bool:
 
 
 def _tidy(directory: Path) -> None:
-    """Removes the oldest; a Java that has one mapped keeps it."""
+    """Remove the oldest archives. A Java process that has mapped one keeps it."""
     with suppress(OSError):
         found = sorted(directory.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime)
         for path in found[: -_KEPT or None]:

@@ -1,4 +1,4 @@
-"""The Java that Spark needs: where it is, and how old. Without a word of Java's own to the user."""
+"""Find the Java that Spark needs, and its version, without any output of Java's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 
-_ASKED_S = 30
+_TIMEOUT_S = 30
 _VERSION = re.compile(r'version "([^"]+)"')
 _RELEASE = re.compile(r'^JAVA_(?:RUNTIME_)?VERSION="([^"]+)"', re.MULTILINE)
 _FAMILIES = (
@@ -33,19 +33,19 @@ _ANYWHERE = "a Java 17 from https://adoptium.net, and JAVA_HOME set to where it 
 
 
 class SparkUnavailable(Exception):
-    """Spark cannot run here; the message is one line that says why, and what to do."""
+    """Spark cannot run here. The message is one line that says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One installed Java. `build` tells it from any other: what was prepared for another does not fit."""
+    """An installed Java. `build` identifies it, so that what was prepared for another Java is not used."""
 
     home: Path
     build: str
 
     @property
     def version(self) -> int:
-        """The major version: 17 of `17.0.15+6`, and 8 of `1.8.0_412`."""
+        """The major version: 17 for `17.0.15+6`, and 8 for `1.8.0_412`."""
         first, second = [*re.findall(r"\d+", self.build), "0", "0"][:2]
         return int(second if first == "1" else first)
 
@@ -53,9 +53,10 @@ class Java:
 def find_java(
     environment: Mapping[str, str] = os.environ, ask: Callable[[Path], str | None] | None = None
 ) -> Java:
-    """The first that is new enough: that of JAVA_HOME, or the one on the PATH; else `SparkUnavailable`.
+    """Return the first Java that is new enough: that of JAVA_HOME, or the one on the PATH. Raise
+    `SparkUnavailable` otherwise.
 
-    `ask` answers with the version of what stands in a directory, `None` where that is no Java.
+    `ask` returns the version of the Java in a directory, or `None` if there is none.
     """
     too_old: Java | None = None
     for home in _homes(environment):
@@ -78,21 +79,21 @@ def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _build_of(home: Path) -> str | None:
-    """What its `release` file says: a Java process only to ask would take a tenth of a second."""
+    """Read the version from the `release` file, because starting Java takes a tenth of a second."""
     if not (home / "bin/java").exists():
         return None
     try:
         said = _RELEASE.findall((home / "release").read_text())
     except (OSError, UnicodeDecodeError):
         said = []
-    return max(said, key=len) if said else _asked(home / "bin/java")
+    return max(said, key=len) if said else _version_from_java(home / "bin/java")
 
 
-def _asked(program: Path) -> str | None:
-    """What it says itself; the stand-in that macOS has where Java is missing says nothing of the kind."""
+def _version_from_java(program: Path) -> str | None:
+    """Ask Java for its version. The stand-in that macOS has where Java is missing prints no version."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own Java
-            [program, "-version"], check=False, capture_output=True, text=True, timeout=_ASKED_S
+            [program, "-version"], check=False, capture_output=True, text=True, timeout=_TIMEOUT_S
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -102,11 +103,11 @@ def _asked(program: Path) -> str | None:
 
 def _why(too_old: Java | None) -> str:
     found = "none was found" if too_old is None else f"{too_old.home} is Java {too_old.version}"
-    return f"Spark needs Java {JAVA_MIN} or newer, and {found}; to install one: {how_to_install()}"
+    return f"Spark needs Java {JAVA_MIN} or newer, but {found}; to install one: {how_to_install()}"
 
 
 def how_to_install(platform: str = sys.platform, release: Path = Path("/etc/os-release")) -> str:
-    """What to do on this system, in one line."""
+    """Return the instruction for this system, in one line."""
     command = install_command(release)
     if platform == "darwin":
         return _MACOS
@@ -114,7 +115,9 @@ def how_to_install(platform: str = sys.platform, release: Path = Path("/etc/os-r
 
 
 def install_command(release: Path = Path("/etc/os-release")) -> tuple[str, ...] | None:
-    """How this system's package manager installs a Java, by root; `None` where it is not one of the known."""
+    """Return the command of this system's package manager that installs a Java, or `None` if it
+    is not known.
+    """
     like = _families(release)
     return next((command for family, command in _FAMILIES if family in like), None)
 

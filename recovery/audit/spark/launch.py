@@ -1,9 +1,9 @@
-"""Spark's Java process, started with everything in place, and without a word to the user's terminal.
+"""Start Spark's Java process with all settings, and without output on the user's terminal.
 
-What it and the Python processes below it print goes to a file without a name: the lines about native
-libraries, incubating modules and loopback addresses, the traces of workers that end while somebody still
-listens to them. Nobody who audits files can do anything about those. Where it does not start, its last words
-are the reason that is given.
+The output of Java, and of the Python processes below it, goes to a temporary file: messages about native
+libraries, incubating modules and loopback addresses, and traces of workers that end while a process still
+listens to them. A user who audits files can do nothing about those. If Java does not start, the last line is
+given as the reason.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SWIFT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Python does the work: what Java's second compiler would gain later is more than what it costs at once."""
+"""Python does the work, so that the gain of Java's second compiler is smaller than its cost."""
 
 
 def is_launched() -> bool:
-    """Whether there is a Java process already, or `spark-submit` has one waiting."""
+    """Return whether a Java process exists already, or `spark-submit` has started one."""
     from pyspark import SparkContext
 
     running = SparkContext._gateway  # noqa: SLF001 - there is no other way to ask
@@ -44,7 +44,9 @@ def is_launched() -> bool:
 
 
 def launch(conf: SparkConf) -> Any:
-    """The gateway to a Java process with these settings; `SparkUnavailable` with the reason if it ends."""
+    """Start a Java process with these settings and return its gateway. Raise `SparkUnavailable`
+    if it ends.
+    """
     java = find_java()
     if (conf.get("spark.master") or "").startswith("local"):
         swift = (*_SWIFT, *archive.options(java, Path(_find_spark_home()), archive.cache_directory()))
@@ -57,10 +59,10 @@ def launch(conf: SparkConf) -> Any:
 
 
 def _surroundings(java: Java, conf: SparkConf) -> dict[str, str]:
-    """The environment of the Java process, which the workers' Pythons have from it."""
+    """Return the environment of the Java process, which the Python workers inherit."""
     found = {"JAVA_HOME": str(java.home)}
     if (conf.get("spark.master") or "").startswith("local"):
-        # What can be imported here can be there, and nothing else: nothing that a directory holds by chance.
+        # Workers can import what can be imported here, and nothing that happens to be in their directory.
         found["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in sys.path)
         found["PYTHONSAFEPATH"] = "1"
         found["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -83,13 +85,13 @@ def environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Signals wait until it is done: a Java whose starting was given up hears nothing of that, and stays.
+    """Delay signals to the end of the `with`, because a Java process whose start is aborted would stay.
 
-    One that has started ends with this process, however that does.
+    A Java process that has started ends with this process in any case.
     """
     waiting: list[int] = []
     before = {}
-    with suppress(ValueError):  # outside the main thread, where no signal is handled
+    with suppress(ValueError):  # outside the main thread no signal is handled
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             before[number] = signal.signal(number, lambda number, _: waiting.append(number))
     try:
@@ -105,4 +107,4 @@ def _last_words(said: IO[bytes]) -> str:
     said.seek(0)
     lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
     wanted = [line for line in lines if line and not line.startswith("at ")]
-    return wanted[-1] if wanted else "its Java process ended without a word"
+    return wanted[-1] if wanted else "its Java process ended without a message"

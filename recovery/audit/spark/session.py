@@ -1,7 +1,7 @@
-"""A Spark that is ready: one that is active as it is, else a new one with everything set.
+"""A Spark context or session that is ready: the active one, or a new one with all settings.
 
-`spark-submit`, a notebook or a program of one's own decides where it runs. Without any of them it runs on all
-processors of this machine, listens to nobody else, and leaves nothing behind.
+`spark-submit`, a notebook or the user's program decides where it runs. Without any of them it runs on all
+processors of this machine, accepts no connections from other machines, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _SOCKETS = "spark.python.unix.domain.socket"
 _SOCKETS_PREFIX = "ledgerstore-"
 _SOCKET_NAME_SIZE = 43
-"""What Spark puts behind the directory's name: a slash, a dot, a UUID and `.sock`."""
-_SOCKET_PATH_MAX = 103  # of macOS; 107 on Linux
+"""The size of what Spark appends to the directory's name: a slash, a dot, a UUID and `.sock`."""
+_SOCKET_PATH_MAX = 103  # on macOS; 107 on Linux
 
-_EVERYWHERE = {
+EVERYWHERE = {
     "spark.ui.showConsoleProgress": "false",
     PUSHDOWN: "true",
 }
-_HERE = {
+HERE = {
     "spark.app.name": "ledgerstore",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -43,7 +43,7 @@ _HERE = {
     "spark.driver.memory": "2g",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.log.level": "ERROR",
-    # Whoever gives up waits so long for a worker to end by itself before it is killed.
+    # The time that a worker has to end by itself before it is killed when a job is cancelled.
     "spark.python.task.killTimeout": "100ms",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.shuffle.partitions": "2",
@@ -54,21 +54,22 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def open_context(master: str | None = None, settings: Mapping[str, str] = _NOTHING) -> SparkContext:
-    """The active context, whatever was asked for, or a new one; `SparkUnavailable` where none can be.
+    """Return the active context, whatever the arguments are, or a new one. Raise `SparkUnavailable` if none
+    can be made.
 
-    Enough for the engine: a session takes another second.
+    A context is enough for the engine: a session takes another second.
     """
     active = SparkContext._active_spark_context  # noqa: SLF001 - asking must not make one
     return active or _new_context(master, settings)
 
 
 def open_session(master: str | None = None, settings: Mapping[str, str] = _NOTHING) -> SparkSession:
-    """The active session, whatever was asked for, or a new one: for data sources and SQL."""
+    """Return the active session, whatever the arguments are, or a new one, for data sources and SQL."""
     from pyspark.sql import SparkSession
 
     open_context(master, settings)
     session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-    # Without it a query of a source that can filter fails, and an active session may not have it.
+    # Without it, a query of a source with filters fails, and an active session may not have it.
     session.conf.set(PUSHDOWN, "true")
     return session
 
@@ -82,21 +83,24 @@ def _new_context(master: str | None, settings: Mapping[str, str]) -> SparkContex
 
 
 def _settings(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
-    """What was given counts more than what is set here; less is set where somebody else decides."""
+    """Merge the settings. The given ones have priority, and fewer are set if another program chose the
+    master.
+    """
     if master is None and _is_submitted():
-        return {**_EVERYWHERE, **given}
+        return {**EVERYWHERE, **given}
     chosen = given.get("spark.master") or master or THIS_MACHINE
     if not chosen.startswith("local"):
-        return {**_EVERYWHERE, "spark.app.name": "ledgerstore", **given, "spark.master": chosen}
-    return {**_EVERYWHERE, **_HERE, **_sockets(), **given, "spark.master": chosen}
+        return {**EVERYWHERE, "spark.app.name": "ledgerstore", **given, "spark.master": chosen}
+    return {**EVERYWHERE, **HERE, **_sockets(), **given, "spark.master": chosen}
 
 
 @cache
 def _sockets() -> Mapping[str, str]:
-    """Unix sockets between Java and Python: a task costs a seventh of what it does over TCP on the loopback.
+    """Settings for Unix sockets between Java and Python: a task costs a seventh of what it costs over TCP.
 
-    In a directory for this process, gone when it ends, because Spark leaves them where they are. Not on a
-    cluster: there Java's own directory is used, whose path is often longer than a socket's may be.
+    The sockets are in a directory of this process, which is removed when it ends because Spark does not
+    remove them. On a cluster they are not used: there Java's own directory would hold them, and its path is
+    often longer than a socket's path may be.
     """
     base = sockets_base((tempfile.gettempdir(), "/tmp"))  # noqa: S108 - only a directory is made in it
     if base is None:
@@ -107,7 +111,7 @@ def _sockets() -> Mapping[str, str]:
 
 
 def sockets_base(candidates: Iterable[str]) -> str | None:
-    """The first in which a directory with sockets can be made whose paths are not too long."""
+    """Return the first directory in which the paths of sockets are not too long."""
     added = len(f"/{_SOCKETS_PREFIX}12345678") + _SOCKET_NAME_SIZE
     return next((base for base in candidates if len(base) + added <= _SOCKET_PATH_MAX), None)
 
@@ -117,9 +121,9 @@ def _is_submitted() -> bool:
 
 
 def _python(conf: SparkConf) -> dict[str, str]:
-    """The workers' Python is this one: another might not have the packages, or another version of them.
+    """Make this Python the one of the workers, because another might lack packages or have other versions.
 
-    On a cluster the path may not be the same, and whoever set it up has said it.
+    On a cluster the path may be different, and the administrator has set it.
     """
     if "PYSPARK_PYTHON" in os.environ and not (conf.get("spark.master") or "").startswith("local"):
         return {}

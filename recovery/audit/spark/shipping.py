@@ -1,4 +1,6 @@
-"""This package on the executors of a cluster: its own files in a zip, which Spark copies to each of them."""
+"""Send this package to the executors of a cluster: a zip of its own files, which Spark copies to each of
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,16 @@ _NAME = "ledgerstore.zip"
 
 
 def ship(context: SparkContext) -> None:
-    """Makes the code importable wherever this context's tasks run. The packages it needs have to be there.
+    """Make the code importable wherever this context's tasks run. Its dependencies have to be installed
+    there.
 
-    On this machine the workers import what is imported here; what came in a zip itself (`--py-files`)
-    is everywhere already.
+    On this machine the workers import what is imported here. If the code itself came in a zip (`--py-files`),
+    it is everywhere already.
     """
     is_there = any(uri.endswith(f"/{_NAME}") for uri in context.listFiles)
     if is_there or is_here(context.master) or not all(root.is_dir() for root in _roots()):
         return
-    # Executors fetch it when their first task comes: it has to stay as long as the context.
+    # Executors fetch the file when their first task comes, so that it has to exist as long as the context.
     directory = Path(SparkFiles.getRootDirectory()) / "sent"
     directory.mkdir(exist_ok=True)
     pack(directory / _NAME)
@@ -36,12 +39,12 @@ def ship(context: SparkContext) -> None:
 
 
 def is_here(master: str | None) -> bool:
-    """Whether tasks run on this machine, by processes that have this one's files."""
+    """Return whether tasks run on this machine, in processes that see its files."""
     return master is not None and (master == "local" or master.startswith("local["))
 
 
 def pack(archive: str | os.PathLike[str]) -> None:
-    """Makes a zip of this code: what `--py-files` takes."""
+    """Write a zip of this code, for `--py-files`."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for root in _roots():
             for path in sorted(root.rglob("*")):

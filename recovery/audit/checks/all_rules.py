@@ -1,0 +1,26 @@
+"""Apply all rules to one store, in one order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from recovery.audit.checks import journal_rules, ledger_rules, log_rules
+from recovery.audit.findings.finding import order
+
+if TYPE_CHECKING:
+    from recovery.audit.checks.entry_compare import CompareResult
+    from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.store_facts import StoreFacts
+
+
+def findings(facts: StoreFacts, compared: CompareResult) -> tuple[Finding, ...]:
+    """Return all findings of a store, in an order that depends on the files only."""
+    found = [
+        *facts.inventory_findings,
+        *journal_rules.findings(facts),
+        *log_rules.findings(facts),
+        *compared.findings,
+        *ledger_rules.findings(facts, compared.live),
+    ]
+    return tuple(sorted((replace(one, store=facts.store) for one in found), key=order))

@@ -1,0 +1,123 @@
+"""Compare the mismatched ledgers of a store one portion after the other. Only one portion is in memory.
+
+A finding that continues from the end of one portion to the beginning of the next is one finding, as if
+everything had been compared at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recovery.audit.checks import index_match, index_rules
+from recovery.audit.checks.index_match import PAIR
+from recovery.audit.checks.index_rules import MismatchedEntries
+from recovery.audit.model.store_facts import IndexFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.runs import Numbers
+    from recovery.audit.model.store_facts import StoreFacts
+    from recovery.audit.model.windows import Sums
+
+_GROUPED = frozenset({"IDX-001", "IDX-002", "IDX-003", "IDX-006", "ELG-007"})
+"""Kinds of which one finding stands for consecutive entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareResult:
+    """The result of comparing logs and index."""
+
+    findings: tuple[Finding, ...] = ()
+    live: Mapping[int, int] | None = None
+    """For each log the size of the records that the index points at, or `None` without an index."""
+
+
+def compare_all(facts: StoreFacts, portions: Iterable[MismatchedEntries] = ()) -> CompareResult:
+    """Return all that is wrong with the index of a store, given the portions of its mismatched ledgers."""
+    comparison = StoreComparison(facts)
+    for mismatched in portions:
+        comparison.take(mismatched)
+    return comparison.ended(facts)
+
+
+class StoreComparison:
+    """Compares one store's logs and index."""
+
+    def __init__(self, facts: StoreFacts) -> None:
+        self._facts = facts
+        self._joining = _FindingJoiner()
+        self._live = index_match.live_sizes(facts)
+        self._agreed_pairs = (
+            index_match.agreed_pairs(facts) if isinstance(facts.index, IndexFacts) else np.empty(0, PAIR)
+        )
+
+    def agree(self, logs: Sums) -> None:
+        """Take windows for which logs and index agree."""
+        self._add(logs["ledger"], logs["file"], logs["size"])
+
+    def take(self, mismatched: MismatchedEntries) -> None:
+        """Take the next portion. Portions are in the order of ledgers and entries."""
+        self._joining.add(index_rules.findings(self._facts, mismatched))
+        used = index_rules.used(mismatched)
+        self._add(used["ledger"], used["file"], used["size"])
+
+    def _add(self, ledgers: Numbers, files: Numbers, sizes: Numbers) -> None:
+        assert self._live is not None, "there is an index"
+        pairs = np.empty(len(ledgers), dtype=PAIR)
+        pairs["ledger"], pairs["file"] = ledgers, files
+        every, of = np.unique(pairs, return_inverse=True)
+        sums = np.zeros(len(every), dtype=np.int64)
+        np.add.at(sums, of, sizes)
+        is_new = ~np.isin(every, self._agreed_pairs)
+        for log_id, size in zip(every["file"][is_new].tolist(), sums[is_new].tolist(), strict=True):
+            self._live[log_id] = self._live.get(log_id, 0) + size
+
+    def ended(self, facts: StoreFacts) -> CompareResult:
+        """Return the result. The index may have turned out to be unreadable in the meantime, so that it takes
+        `facts`.
+        """
+        if not isinstance(facts.index, IndexFacts):
+            return CompareResult(tuple(index_rules.findings(facts, MismatchedEntries())))
+        return CompareResult(tuple(self._joining.findings), self._live)
+
+
+class _FindingJoiner:
+    """Joins the findings of consecutive portions."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self._last: dict[tuple[object, ...], int] = {}
+        """For each kind, file and ledger the number of the finding that may continue in the next portion."""
+
+    def add(self, found: Iterable[Finding]) -> None:
+        before, self._last = self._last, {}
+        for one in found:
+            key = one.kind, one.file, one.ledger_id
+            number = before.pop(key, None)
+            if number is not None and _goes_on(self.findings[number], one):
+                self.findings[number] = _joined(self.findings[number], one)
+            else:
+                number = len(self.findings)
+                self.findings.append(one)
+            self._last[key] = number
+        # A ledger that continues is the last of its portion, and not every kind of finding occurs in each
+        # portion.
+
+
+def _goes_on(one: Finding, other: Finding) -> bool:
+    if one.kind not in _GROUPED or one.last_entry is None or other.first_entry != one.last_entry + 1:
+        return False
+    return one.kind != "IDX-001" or _why(one) == _why(other)
+
+
+def _why(one: Finding) -> str:
+    return (one.detail or "").partition(": ")[2]
+
+
+def _joined(one: Finding, other: Finding) -> Finding:
+    return replace(one, end=None, last_entry=other.last_entry, count=(one.count or 0) + (other.count or 0))

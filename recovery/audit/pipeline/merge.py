@@ -1,0 +1,132 @@
+"""Merge the results of tasks into the facts of one store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recovery.audit.engines.task import UnreadFile
+from recovery.audit.findings.catalogue import KINDS
+from recovery.audit.model.runs import merged
+from recovery.audit.model.scan_results import IndexPart, JournalPart, LogPart
+from recovery.audit.model.store_facts import IndexFacts, IndexNotRead, LogFacts, StoreFacts
+from recovery.audit.scan import entry_log_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from recovery.audit.findings.finding import Finding
+    from recovery.audit.snapshot.inventory import LogFile, StoreInventory
+    from storage.entry.read_result import Damaged
+    from storage.index.port import NoIndex
+
+Part = LogPart | JournalPart | IndexPart | UnreadFile
+
+
+@dataclass(slots=True)
+class ScanResults:
+    """The results for one store, as they come."""
+
+    inventory: StoreInventory
+    logs: dict[int, list[LogPart]] = field(default_factory=dict)
+    journals: dict[int, JournalPart] = field(default_factory=dict)
+    index: list[IndexPart] = field(default_factory=list)
+    unread: list[UnreadFile] = field(default_factory=list)
+    _has_lost_index: bool = False
+
+    def take(self, part: Part) -> None:
+        """Take a result. If a range was read twice from the same record on, the later result counts."""
+        match part:
+            case LogPart(log_id=log_id):
+                parts = self.logs.setdefault(log_id, [])
+                parts[:] = [one for one in parts if _extent(one) != _extent(part)]
+                parts.append(part)
+            case JournalPart(journal_id=journal_id):
+                self.journals[journal_id] = part
+            case IndexPart():
+                self.index.append(part)
+            case UnreadFile():
+                self.unread.append(part)
+
+    def lose_index(self, unread: UnreadFile) -> None:
+        """Note that the index cannot be judged, because a mismatched ledger could not be read."""
+        self.unread.append(unread)
+        self._has_lost_index = True
+
+    def facts(self) -> StoreFacts:
+        """Return the facts about the store as known now."""
+        inventory = self.inventory
+        return StoreFacts(
+            store=inventory.store,
+            owner=inventory.owner,
+            mark=inventory.mark,
+            replay_from=inventory.replay_from,
+            rows=inventory.rows,
+            rows_damage=inventory.rows_damage,
+            logs=tuple(self._log(log) for log in inventory.logs if log.log_id in self.logs),
+            journals=tuple(part for _, part in sorted(self.journals.items())),
+            index=self._index(),
+            truncated_before=inventory.truncated_before,
+            lineage=inventory.lineage,
+            inventory_findings=(*inventory.inventory_findings, *self._unreadable()),
+        )
+
+    def body(self, log: LogFile) -> list[LogPart]:
+        """Return the parts of the log up to its durable end."""
+        return [part for part in self.logs.get(log.log_id, ()) if not _is_after_end(part, log)]
+
+    def _log(self, log: LogFile) -> LogFacts:
+        whole = entry_log_ranges.stitched(self.body(log))
+        # Nothing after the durable end counts as an entry; only the ledgers map is taken from there.
+        after = [part for part in self.logs[log.log_id] if _is_after_end(part, log)]
+        return LogFacts(
+            log_id=log.log_id,
+            file_size=whole.file_size,
+            header=whole.header,
+            limit=log.limit,
+            is_active=log.is_active,
+            is_leftover=log.is_leftover,
+            runs=whole.runs,
+            records=whole.records,
+            size=whole.size + sum(part.size for part in after),
+            reach=whole.exit,
+            flaws=whole.flaws,
+            maps=(*whole.maps, *chain.from_iterable(part.maps for part in after)),
+            stop=whole.stop,
+            types=whole.types,
+            unverified=whole.unverified,
+        )
+
+    def _index(self) -> IndexFacts | NoIndex | Damaged | IndexNotRead:
+        inventory = self.inventory
+        if self._has_lost_index:
+            return IndexNotRead()
+        if not isinstance(inventory.index, Path):
+            return inventory.index
+        assert inventory.index_state is not None, "an index that was copied has a state"
+        runs = merged(part.runs for part in self.index)
+        flaws = tuple(chain.from_iterable(part.flaws for part in self.index))
+        count = sum(part.count for part in self.index)
+        if inventory.deleted_since:
+            is_dead = np.isin(runs["ledger"], sorted(inventory.deleted_since))
+            count -= int(runs["count"][is_dead].sum())
+            runs = runs[~is_dead]
+            flaws = tuple(flaw for flaw in flaws if flaw.ledger_id not in inventory.deleted_since)
+        return IndexFacts(inventory.index_state, runs, count, flaws)
+
+    def _unreadable(self) -> Iterable[Finding]:
+        for one in self.unread:
+            name = one.file.rpartition("/")[2]
+            yield KINDS["DIR-004"].at(store=self.inventory.store, file=name, detail=one.reason)
+
+
+def _extent(part: LogPart) -> tuple[int, int, int]:
+    return part.start, part.end, part.entry
+
+
+def _is_after_end(part: LogPart, log: LogFile) -> bool:
+    return log.limit is not None and part.start >= log.limit

@@ -1,0 +1,184 @@
+"""Compare the mismatched ledgers of all stores entry by entry: together if they are few, otherwise in
+portions.
+
+few      one job reads every entry and row of the mismatched ledgers
+many     one job sums up windows of ids; then one job for each portion of the windows that differ reads
+         only the part of the logs where their entries are
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recovery.audit.checks import index_match, log_order
+from recovery.audit.checks.entry_compare import StoreComparison
+from recovery.audit.checks.index_rules import MismatchedEntries
+from recovery.audit.engines.task import TolerantTask, UnreadFile
+from recovery.audit.model.entry_columns import no_entries, no_rows
+from recovery.audit.model.store_facts import IndexFacts
+from recovery.audit.model.windows import merged_sums, portions, split_differing, windows_of
+from recovery.audit.scan.index_entries import ReadIndexRows
+from recovery.audit.scan.log_entries import ReadLogEntries
+from recovery.audit.scan.window_sums import SumIndexWindows, SumLogWindows
+from storage.entrylog.format import HEADER_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from recovery.audit.engines.task import AuditTask
+    from recovery.audit.model.store_facts import StoreFacts
+    from recovery.audit.model.windows import Sums, WindowSet
+    from recovery.audit.pipeline.merge import ScanResults
+    from recovery.audit.snapshot.inventory import StoreInventory
+
+    Run = Callable[[str, Sequence[AuditTask[Any]]], Iterable[tuple[int, Any]]]
+
+TOGETHER_MAX = 1 << 18
+"""The number of entries and index rows that are compared at once: each takes some four hundred bytes."""
+
+
+def compare(
+    inventories: Sequence[StoreInventory],
+    results: Sequence[ScanResults],
+    facts: Sequence[StoreFacts],
+    run: Run,
+) -> list[StoreComparison]:
+    """Compare what logs and indexes have of the mismatched ledgers. `run` executes tasks as a named stage."""
+    stores = [_MismatchedLedgers(*one) for one in zip(inventories, results, facts, strict=True)]
+    many = [one for one in stores if one.count > TOGETHER_MAX]
+    _run(run, "narrowing", [(one, task) for one in many for task in one.window_sum_tasks()])
+    for portion in _rounds(stores):
+        _run(run, "comparing", [(one.store, task) for one in portion for task in one.tasks()])
+        for one in portion:
+            one.store.compare()
+    return [one.comparison for one in stores]
+
+
+def _run(run: Run, stage: str, tasks: Sequence[tuple[_MismatchedLedgers, AuditTask[Any]]]) -> None:
+    for number, part in run(stage, [TolerantTask(task) for _, task in tasks]):
+        store, task = tasks[number]
+        store.take(task, part)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Portion:
+    """What is compared at once for one store. `sums` are those of its windows, or `None` if it is
+    everything.
+    """
+
+    store: _MismatchedLedgers
+    count: int
+    sums: Sums | None = None
+
+    def tasks(self) -> Iterator[AuditTask[Any]]:
+        return self.store.entry_tasks() if self.sums is None else self.store.window_entry_tasks(self.sums)
+
+
+def _rounds(stores: Iterable[_MismatchedLedgers]) -> Iterator[list[_Portion]]:
+    """Yield portions of one or more stores that fit into memory together, in the order of ids."""
+    some: list[_Portion] = []
+    for store in stores:
+        for portion in store.portions():
+            if some and sum(one.count for one in some) + portion.count > TOGETHER_MAX:
+                yield some
+                some = []
+            some.append(portion)
+    if some:
+        yield some
+
+
+class _MismatchedLedgers:
+    """The mismatched ledgers of one store."""
+
+    def __init__(self, inventory: StoreInventory, results: ScanResults, facts: StoreFacts) -> None:
+        self._inventory = inventory
+        self._results = results
+        self._facts = facts
+        self._ledgers = index_match.mismatched_ledgers(facts)
+        self.count = _count(facts, self._ledgers)
+        self.comparison = StoreComparison(facts)
+        self._found: dict[type, list[Any]] = {}
+
+    # ── tasks ────────────────────────────────────────────────────────────────────────────────────────
+
+    def entry_tasks(self) -> Iterator[AuditTask[Any]]:
+        """Yield tasks that read every entry and row."""
+        if self._ledgers:
+            yield from self._logs()
+            yield ReadIndexRows(str(self._inventory.index), self._ledgers)
+
+    def _logs(self) -> Iterator[ReadLogEntries]:
+        paths = {log.log_id: log.path for log in self._inventory.logs}
+        for log in self._facts.logs:
+            there = self._ledgers & set(np.unique(log.runs["ledger"]).tolist())
+            if there and not log.is_leftover:
+                end = log.file_size if log.limit is None else min(log.limit, log.file_size)
+                yield ReadLogEntries(
+                    paths[log.log_id], log.log_id, HEADER_SIZE, end, there, self._inventory.policy
+                )
+
+    def window_sum_tasks(self) -> Iterator[AuditTask[Any]]:
+        """Yield tasks that sum up windows."""
+        yield from map(SumLogWindows, self._logs())
+        yield SumIndexWindows(str(self._inventory.index), self._ledgers)
+
+    def window_entry_tasks(self, sums: Sums) -> Iterator[AuditTask[Any]]:
+        """Yield tasks that read the entries and rows in these windows."""
+        ledgers, windows = frozenset(sums["ledger"].tolist()), windows_of(sums)
+        yield from self._logs_in(sums, ledgers, windows)
+        yield ReadIndexRows(str(self._inventory.index), ledgers, windows)
+
+    def _logs_in(self, sums: Sums, ledgers: frozenset[int], windows: WindowSet) -> Iterator[ReadLogEntries]:
+        paths = {log.log_id: log.path for log in self._inventory.logs}
+        in_logs = sums[sums["end"] > 0]
+        for log_id in np.unique(in_logs["file"]).tolist():
+            here = in_logs[in_logs["file"] == log_id]
+            extent = int(here["begin"].min()), int(here["end"].max())
+            yield ReadLogEntries(paths[log_id], log_id, *extent, ledgers, self._inventory.policy, windows)
+
+    # ── results ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def take(self, task: AuditTask[Any], part: Any) -> None:
+        if isinstance(part, UnreadFile):
+            self._results.lose_index(part)
+        else:
+            self._found.setdefault(type(task), []).append(part)
+
+    def portions(self) -> Iterator[_Portion]:
+        if not self._ledgers:
+            return
+        if self.count <= TOGETHER_MAX:
+            yield _Portion(self, self.count)
+            return
+        logs, index = (merged_sums(self._found.pop(kind, [])) for kind in (SumLogWindows, SumIndexWindows))
+        same, differing = split_differing(logs, index, self._always_compared())
+        self.comparison.agree(same)
+        for sums in portions(differing, TOGETHER_MAX):
+            yield _Portion(self, int(sums["count"].sum()), sums)
+
+    def _always_compared(self) -> set[int]:
+        """Return ledgers that are compared whole, because both sides may agree and still be wrong."""
+        assert isinstance(self._facts.index, IndexFacts), "only a store with an index has mismatched ledgers"
+        return {flaw.ledger_id for flaw in self._facts.index.flaws} | log_order.delete_positions(
+            self._facts
+        ).keys()
+
+    def compare(self) -> None:
+        """Compare one portion."""
+        entries = np.concatenate([no_entries(), *self._found.pop(ReadLogEntries, [])])
+        self.comparison.take(
+            MismatchedEntries(entries, np.concatenate([no_rows(), *self._found.pop(ReadIndexRows, [])]))
+        )
+
+
+def _count(facts: StoreFacts, ledgers: frozenset[int]) -> int:
+    """Return the number of entries and rows of these ledgers."""
+    if not ledgers:
+        return 0
+    assert isinstance(facts.index, IndexFacts), "only a store with an index has mismatched ledgers"
+    runs = [facts.index.runs, *(log.runs for log in facts.logs)]
+    wanted = np.array(sorted(ledgers), dtype=np.int64)
+    return sum(int(some["count"][np.isin(some["ledger"], wanted)].sum()) for some in runs)

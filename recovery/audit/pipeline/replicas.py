@@ -1,0 +1,186 @@
+"""Compare several stores that share ledgers, based on the facts of each.
+
+compared     by runs: which copies are missing, which may differ; nothing is read again
+read         ledgers that runs do not decide: their entries are read again, on each of their stores
+judged       with these entries in place of the runs
+
+For an open ledger it matters how much is confirmed. Stores are scanned one after the other, and a live store
+continues in the meantime: only entries confirmed before the first live store was scanned have to be on all of
+them. What stores that are not live say is older still.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recovery.audit.checks import ledger_rules, replica_entries
+from recovery.audit.checks.replica_entries import COPY, by_index, by_order, differing, runs_of
+from recovery.audit.checks.replica_fingerprints import ledgers_to_compare
+from recovery.audit.checks.replica_rules import HeldEntries, judge_copies
+from recovery.audit.engines.task import TolerantTask, UnreadFile
+from recovery.audit.findings.finding import order
+from recovery.audit.model.audit_report import ReplicaReport
+from recovery.audit.model.ensemble import LedgerProgress
+from recovery.audit.model.entry_columns import no_entries, no_rows
+from recovery.audit.model.runs import no_runs
+from recovery.audit.model.store_facts import IndexFacts
+from recovery.audit.pipeline.replica_reads import CopyFiles, ScannedStore, read_tasks
+from recovery.audit.scan.index_entries import ReadIndexRows
+from recovery.audit.scan.journal_entries import ReadJournalEntries
+from recovery.audit.scan.log_entries import ReadLogEntries
+from storage.entry import format as entry_format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from recovery.audit.checks.replica_entries import Copies
+    from recovery.audit.engines.task import AuditTask
+    from recovery.audit.model.ensemble import LedgerEnsembles
+    from recovery.audit.model.runs import Numbers
+    from recovery.audit.pipeline.ensemble_file import Replicas
+
+    Run = Callable[[str, Sequence[AuditTask[Any]]], Iterator[tuple[int, Any]]]
+
+
+def compare(replicas: Replicas, stores: Sequence[ScannedStore], run: Run) -> ReplicaReport:
+    """Compare `stores`, in the order in which they were scanned. `run` executes tasks as a named stage."""
+    missing = replicas.stores.keys() - {store.name for store in stores}
+    if missing:
+        raise ValueError(f"not scanned: {', '.join(sorted(missing))}")
+    return _ReplicaComparison(replicas, stores, run).report()
+
+
+def held_entries(store: ScannedStore) -> HeldEntries:
+    """Return the runs that a store holds and serves."""
+    facts = store.facts
+    served = np.concatenate([no_runs(), *ledger_rules.served_runs(facts)])
+    if not isinstance(facts.index, IndexFacts):
+        # Without an index nothing but the files says what is served.
+        return HeldEntries(name=store.name, store=facts.store, runs=served, file_runs=served)
+    logs = [log.runs for log in facts.logs if not log.is_leftover]
+    file_runs = np.concatenate([no_runs(), *logs, *(part.after_mark for part in facts.journals)])
+    return HeldEntries(name=store.name, store=facts.store, runs=served, file_runs=file_runs)
+
+
+class _ReplicaComparison:
+    """One comparison."""
+
+    def __init__(self, replicas: Replicas, stores: Sequence[ScannedStore], run: Run) -> None:
+        self._replicas = replicas
+        self._ensembles: Sequence[LedgerEnsembles] = replicas.ledgers
+        self._steps = {one.ledger_id: one.step for one in replicas.ledgers}
+        self._stores = stores
+        self._run = run
+        self._held = [held_entries(store) for store in stores]
+        self._not_covered = list(self._unnamed())
+
+    def report(self) -> ReplicaReport:
+        to_read = self._ledgers_to_read()
+        copies = self._read_copies(to_read)
+        ledgers = np.array(sorted(to_read), dtype=np.int64)
+        exact = [self._exact(number, some, ledgers) for number, some in enumerate(copies)]
+        verdict = judge_copies(self._ensembles, exact, self._progress(copies))
+        everything = np.concatenate([np.empty(0, dtype=COPY), *copies])
+        findings = [*verdict.findings(), *differing(verdict, everything, CopyFiles(self._stores))]
+        return ReplicaReport(
+            findings=tuple(sorted(findings, key=order)),
+            ledgers=verdict.coverage(),
+            stores=verdict.stores(),
+            paths=self._replicas.stores,
+            compared_by_entry=tuple(sorted(to_read)),
+            not_covered=tuple(self._not_covered),
+        )
+
+    def _unnamed(self) -> Iterator[str]:
+        """Yield notes on ledgers that are in the stores but in no ensemble."""
+        for one in self._held:
+            others = np.setdiff1d(one.runs["ledger"], list(self._steps))
+            if len(others):
+                yield f"{one.name}: {len(others)} ledgers that no ensemble names"
+
+    # ── what runs do not decide ──────────────────────────────────────────────────────────────────────────
+
+    def _ledgers_to_read(self) -> frozenset[int]:
+        found = frozenset(ledgers_to_compare(self._ensembles, self._held))
+        # The severity of a hole at the end of an open ledger depends on what its entries say is confirmed.
+        open_ones = [one for one in self._ensembles if one.last_entry is None]
+        return found | set(judge_copies(open_ones, self._held, {}).unsettled())
+
+    def _read_copies(self, to_read: frozenset[int]) -> list[Copies]:
+        """Return what each store serves of these ledgers, entry by entry."""
+        tasks = [
+            (number, one)
+            for number, store in enumerate(self._stores)
+            for one in (read_tasks(store, to_read) if to_read else ())
+        ]
+        found: defaultdict[tuple[int, type], list[Any]] = defaultdict(list)
+        for at, part in self._run("comparing replicas", [TolerantTask(task) for _, task in tasks]):
+            number, task = tasks[at]
+            if isinstance(part, UnreadFile):
+                self._not_covered.append(f"{self._stores[number].name}: {part.file}: {part.reason}")
+            else:
+                found[number, type(task)].append(part)
+        return [self._served(number, found) for number in range(len(self._stores))]
+
+    def _served(self, number: int, found: Mapping[tuple[int, type], list[Any]]) -> Copies:
+        logs = np.concatenate([no_entries(), *found.get((number, ReadLogEntries), ())])
+        journaled = np.concatenate([no_entries(), *found.get((number, ReadJournalEntries), ())])
+        facts = self._stores[number].facts
+        if isinstance(facts.index, IndexFacts):
+            rows = np.concatenate([no_rows(), *found.get((number, ReadIndexRows), ())])
+            return by_index(logs, journaled, rows, number)
+        return by_order(logs, journaled, [log.log_id for log in facts.logs], number)
+
+    def _exact(self, number: int, copies: Copies, ledgers: Numbers) -> HeldEntries:
+        """Return the runs of a store, with exact runs for the ledgers that were read."""
+        one = self._held[number]
+        rest = one.runs[~np.isin(one.runs["ledger"], ledgers)]
+        return replace(one, runs=np.concatenate([rest, runs_of(copies, self._steps)]))
+
+    # ── how far open ledgers are confirmed ───────────────────────────────────────────────────────────────
+
+    def _progress(self, copies: Sequence[Copies]) -> dict[int, LedgerProgress]:
+        confirmed_by_store = [self._confirmed(number, some) for number, some in enumerate(copies)]
+        live = [number for number, store in enumerate(self._stores) if store.inventory.is_live]
+        counted = [one for number, one in enumerate(confirmed_by_store) if number not in live[1:]]
+        return {
+            one.ledger_id: self._progress_of(one, counted, [(number, copies[number]) for number in live])
+            for one in self._ensembles
+            if one.last_entry is None
+        }
+
+    def _confirmed(self, number: int, copies: Copies) -> dict[int, int]:
+        found = replica_entries.confirmed(copies)
+        for ledger_id, row in self._stores[number].facts.rows.items():
+            if row.explicit_lac is not None and row.tombstone is None:
+                found[ledger_id] = max(found.get(ledger_id, -1), _explicit(row.explicit_lac))
+        return found
+
+    def _progress_of(
+        self,
+        one: LedgerEnsembles,
+        confirmed_by_store: Sequence[Mapping[int, int]],
+        live: Sequence[tuple[int, Copies]],
+    ) -> LedgerProgress:
+        least = LedgerProgress.least(one)
+        confirmed = max([least.confirmed, *(some.get(one.ledger_id, -1) for some in confirmed_by_store)])
+        lasts = [
+            _last_entry(copies, one.ledger_id)
+            for number, copies in live
+            if self._stores[number].name in one.segments[-1].stores
+        ]
+        return LedgerProgress(confirmed, max(least.confirmed, min([confirmed, *lasts])))
+
+
+def _explicit(packet: bytes) -> int:
+    """Return the last add confirmed that a client has sent explicitly, or -1 if the packet is too short."""
+    size = entry_format.LAC_PACKET.size
+    return int(entry_format.LAC_PACKET.unpack(packet[:size])[1]) if len(packet) >= size else -1
+
+
+def _last_entry(copies: Copies, ledger_id: int) -> int:
+    return int(copies["entry"][copies["ledger"] == ledger_id].max(initial=-1))
