@@ -1,6 +1,6 @@
-"""The crash laboratory: crashes a store in every way that matters, and says what it lost.
+"""The crash laboratory: crash a store in many ways, and report which acknowledged writes were lost.
 
-A store in real files, in whatever language, run in processes of its own (docs/crashlab.md):
+A store in real files, in any language, runs in processes of its own (docs/crashlab.md):
 
     def workload(root, ctx):
         with ctx.doing("add", "key", b"value"):
@@ -8,16 +8,16 @@ A store in real files, in whatever language, run in processes of its own (docs/c
 
     CrashLab(workload, recover).run(budget="60s").assert_ok()
 
-A store that asks for its disk through `storage.files`, on a simulated one, in this process:
+A store that does its I/O through `storage.disk.files` can run in this process, on a simulated disk:
 
-disk = SimulatedDisk(sector_size=4096)
-disk.watch(lambda operation: states.append(disk.copy()))
-workload(disk.root())
-for state in states:
-    for fate in state.fates():
-        after = state.copy()
-        after.power_cut(fate)
-        check(after.root())
+    disk = SimulatedDisk(sector_size=4096)
+    disk.watch(lambda operation: states.append(disk.copy()))
+    workload(disk.root())
+    for state in states:
+        for fate in state.fates():
+            after = state.copy()
+            after.power_cut(fate)
+            check(after.root())
 """
 
 from __future__ import annotations
@@ -26,16 +26,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recovery.crashlab.crew import LabError
-    from recovery.crashlab.disk import SimulatedDisk
-    from recovery.crashlab.fates import Exactly, Fate, KeepAll, LoseAll, RandomFate, Tearing
-    from recovery.crashlab.faults import FailedSync, Fault, Lasting, Pages, Refused, ShortWrite, When
-    from recovery.crashlab.history import Ctx, History, Op
-    from recovery.crashlab.lab import CrashLab, LabReport, Progress
-    from recovery.crashlab.machine import DeadHandle, Stopped
-    from recovery.crashlab.programs import Command
-    from recovery.crashlab.shown import Shown, Unreadable
-    from recovery.crashlab.trace import Operation, Verb
+    from recovery.crashlab.judge.outcome import ObservedState, UnreadableValue
+    from recovery.crashlab.lab import CrashLab, LabProgress, LabReport
+    from recovery.crashlab.model.disk import SimulatedDisk
+    from recovery.crashlab.model.disk_errors import (
+        FailedSync,
+        Fault,
+        Lasting,
+        Pages,
+        Refused,
+        ShortWrite,
+        When,
+    )
+    from recovery.crashlab.model.fates import Exactly, Fate, KeepAll, LoseAll, RandomFate, Tearing
+    from recovery.crashlab.model.machine import DeadHandle, Stopped
+    from recovery.crashlab.model.operations import Operation, Verb
+    from recovery.crashlab.record.history import Ctx, History, Op
+    from recovery.crashlab.run.spec import Command
+    from recovery.crashlab.run.workers import LabError
 
 __all__ = [
     "Command",
@@ -49,42 +57,42 @@ __all__ = [
     "History",
     "KeepAll",
     "LabError",
+    "LabProgress",
     "LabReport",
     "Lasting",
     "LoseAll",
+    "ObservedState",
     "Op",
     "Operation",
     "Pages",
-    "Progress",
     "RandomFate",
     "Refused",
     "ShortWrite",
-    "Shown",
     "SimulatedDisk",
     "Stopped",
     "Tearing",
-    "Unreadable",
+    "UnreadableValue",
     "Verb",
     "When",
 ]
 
 _HOMES = {
-    "crew": "LabError",
-    "disk": "SimulatedDisk",
-    "fates": "Exactly Fate KeepAll LoseAll RandomFate Tearing",
-    "faults": "FailedSync Fault Lasting Pages Refused ShortWrite When",
-    "history": "Ctx History Op",
-    "lab": "CrashLab LabReport Progress",
-    "machine": "DeadHandle Stopped",
-    "programs": "Command",
-    "shown": "Shown Unreadable",
-    "trace": "Operation Verb",
+    "run.workers": "LabError",
+    "model.disk": "SimulatedDisk",
+    "model.fates": "Exactly Fate KeepAll LoseAll RandomFate Tearing",
+    "model.disk_errors": "FailedSync Fault Lasting Pages Refused ShortWrite When",
+    "record.history": "Ctx History Op",
+    "lab": "CrashLab LabReport LabProgress",
+    "model.machine": "DeadHandle Stopped",
+    "run.spec": "Command",
+    "judge.outcome": "ObservedState UnreadableValue",
+    "model.operations": "Operation Verb",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    # Looked up when it is first used: our plugin is loaded by every pytest, also where nothing is crashed.
+    # A module is imported when one of its names is first used, so that commands start quickly.
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

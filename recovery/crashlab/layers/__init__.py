@@ -1,1 +1,1 @@
-"""The layers: six ways to crash a store, each a task that workers share."""
+"""The layers: six ways to crash a store. Each is a task that workers share."""

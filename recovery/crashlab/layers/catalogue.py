@@ -1,4 +1,4 @@
-"""All layers: what each is called, what it costs, whether it can run here, and how its work is made."""
+"""All layers: name, weight, whether the layer can run here, and its task."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from recovery.crashlab.layers.rot import RotTask
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.crashlab.layers.task import Message, Recording, Share, Task
+    from recovery.crashlab.record.recording import Recording
+    from recovery.crashlab.run.task import Message, WorkerTask, WorkShare
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One kind of crashing."""
+    """One way to crash a store."""
 
     name: str
     about: str
     weight: float
-    """Its share of a budget, beside the others'."""
-    make: Callable[[tuple[Recording, ...], Share], Task[Message]]
+    """Its share of a time budget, relative to the other layers."""
+    make: Callable[[tuple[Recording, ...], WorkShare], WorkerTask[Message]]
     why_not: Callable[[], str] = lambda: ""
-    """Why it cannot run here."""
+    """Returns why the layer cannot run here."""
     counts: str = ""
-    """What of it is counted, first."""
+    """The most important of its counts."""
 
 
-# In this order: the model layer has no end, so it comes last and takes the time that is left.
+# The model layer is last, because it has no end and uses the time that is left.
 LAYERS = {
     layer.name: layer
     for layer in (

@@ -1,7 +1,7 @@
-"""The cut layer: real file systems, shut down under the running store at one of its calls, and mounted again.
+"""The cut layer: real file systems, shut down at a call of the running store and mounted again.
 
-The recorder cuts the power itself, holding the lock under which marks are made: nothing can be acknowledged
-once the cut has begun.
+The recorder does the cut while it holds the lock under which marks are written, so that nothing can be
+acknowledged once the cut has begun.
 """
 
 from __future__ import annotations
@@ -11,45 +11,47 @@ from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from recovery.crashlab import tree
-from recovery.crashlab.judge import Case
-from recovery.crashlab.layers.task import Counted, NotCovered, Sighting, grouped, shuffled
-from recovery.crashlab.preload import Action, Orders
-from recovery.crashlab.tape import Call
-from recovery.crashlab.volume import KINDS, Volume
-from recovery.crashlab.volume import why_not as why_no_volume
+from recovery.crashlab.judge.occurrence import Occurrence
+from recovery.crashlab.model import real_tree
+from recovery.crashlab.record.preload import Action, Orders
+from recovery.crashlab.record.tape import Call
+from recovery.crashlab.run.image_checker import CrashImage
+from recovery.crashlab.run.task import CountsReport, NotCovered, batches, shuffled
+from recovery.crashlab.run.volume import KINDS, Volume
+from recovery.crashlab.run.volume import why_not as why_no_volume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from recovery.crashlab.layers.task import Bench, Message, Recording, Share
-    from recovery.crashlab.oracles import Breach
-    from recovery.crashlab.tape import Event
+    from recovery.crashlab.judge.oracles import Breach
+    from recovery.crashlab.record.recording import Recording
+    from recovery.crashlab.record.tape import Event
+    from recovery.crashlab.run.task import Message, WorkerContext, WorkShare
 
 CUTS = 40
-"""Of each file system, without a budget."""
+"""For each file system, without a budget."""
 
 
 @cache
 def why_not(kind: str) -> str:
-    """Why this file system cannot be cut here; asked once, since a cut is made to see."""
+    """Return why this file system cannot be cut here. Cached, because the answer needs a trial cut."""
     return why_no_volume(kind)
 
 
 def why_none() -> str:
-    """Why nothing can be cut here, on any file system."""
+    """Return why no file system can be cut here; "" if one can."""
     reasons = {kind: why_not(kind) for kind in KINDS}
     return "; ".join(f"{kind}: {why}" for kind, why in reasons.items()) if all(reasons.values()) else ""
 
 
 @dataclass(frozen=True)
 class CutTask:
-    """Cuts at calls of all workloads, the file systems in turns."""
+    """Cuts at calls of all workloads, on each file system in turn."""
 
     recordings: tuple[Recording, ...]
-    share: Share
+    share: WorkShare
 
-    def work(self, bench: Bench) -> Iterator[Message]:
+    def work(self, context: WorkerContext) -> Iterator[Message]:
         kinds = [kind for kind in KINDS if not why_not(kind)]
         for kind in set(KINDS) - set(kinds):
             yield NotCovered(f"{kind}: {why_not(kind)}")
@@ -59,31 +61,31 @@ class CutTask:
             for event in recording.events()
             if event.call is not Call.MARK
         ]
-        # Each worker has a file system of its own; with several, one kind each, else in turns.
+        # Each worker has its own file system; if it uses several kinds, one after the other.
         for turn in count() if self.share.until is not None else range(len(kinds)):
             kind = kinds[(turn + self.share.index) % len(kinds)]
             if self.share.is_over:
                 return
-            drawn = shuffled(calls, bench.spec.seed, "cut", kind, turn)
+            drawn = shuffled(calls, context.spec.seed, "cut", kind, turn)
             with Volume(kind) as volume:
                 mine = self.share.mine(drawn[: CUTS * self.share.of])
-                for group in grouped(mine):
-                    cases = [_cut(bench, volume, kind, recording, event) for recording, event in group]
-                    yield Counted({"real cuts": len(cases), f"cuts on {kind}": len(cases)})
-                    yield from bench.judge.check(cases)
+                for group in batches(mine):
+                    cases = [_cut(context, volume, kind, recording, event) for recording, event in group]
+                    yield CountsReport({"real cuts": len(cases), f"cuts on {kind}": len(cases)})
+                    yield from context.checker.check(cases)
 
 
-def _cut(bench: Bench, volume: Volume, kind: str, recording: Recording, event: Event) -> Case:
+def _cut(context: WorkerContext, volume: Volume, kind: str, recording: Recording, event: Event) -> CrashImage:
     root = volume.fresh()
     orders = Orders(event.number, Action.CUT)
-    died = bench.runner.record(bench.spec.workloads[recording.name], root, orders)
+    died = context.runner.record(context.spec.workloads[recording.name], root, orders)
     volume.crash_and_remount()
-    left = tree.read_tree(root, bench.ignored)
+    left = real_tree.read_tree(root, context.ignored)
 
-    def sighting(breach: Breach) -> Sighting:
+    def occurrence(breach: Breach) -> Occurrence:
         how = f"a real power cut on {kind}"
-        return Sighting(
+        return Occurrence(
             "cut", recording.name, event.number, f"before {event}", breach, how, left, died.history
         )
 
-    return Case(tree.digest(left), partial(tree.write_tree, left), died.history, sighting)
+    return CrashImage(real_tree.digest(left), partial(real_tree.write_tree, left), died.history, occurrence)

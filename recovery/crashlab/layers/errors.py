@@ -1,7 +1,8 @@
-"""The errors layer: every call fails once, in each way that its kind can fail, or goes on failing.
+"""The errors layer: each call fails once in every possible way, or goes on failing.
 
-Behind the run the store is recovered as it lies, as after a restart; and as power cuts would leave it, soon
-behind the fault and at the end, for a failed sync has called pages clean that were never written.
+After the run the store is recovered from the files as they are, as after a restart. It is also recovered
+after power cuts, soon after the fault and at the end, because a failed sync marks pages clean that were never
+written.
 """
 
 from __future__ import annotations
@@ -13,40 +14,37 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from recovery.crashlab import tape, tree
-from recovery.crashlab.fates import KeepAll, LoseAll, RandomFate, Tearing
-from recovery.crashlab.judge import Case
-from recovery.crashlab.layers.task import (
-    Counted,
-    Crash,
-    NotCovered,
-    Sighting,
-    grouped,
-    histories,
-    shuffled,
-)
-from recovery.crashlab.oracles import Breach
-from recovery.crashlab.outcome import Died, Hung
-from recovery.crashlab.playback import Playback
-from recovery.crashlab.preload import Action, Orders
-from recovery.crashlab.tape import SYNCS, Call
+from recovery.crashlab.judge.occurrence import Occurrence
+from recovery.crashlab.judge.oracles import Breach
+from recovery.crashlab.judge.outcome import Died, Hung
+from recovery.crashlab.model import real_tree
+from recovery.crashlab.model.fates import KeepAll, LoseAll, RandomFate, Tearing
+from recovery.crashlab.record import tape
+from recovery.crashlab.record.crash import Crash
+from recovery.crashlab.record.playback import Playback
+from recovery.crashlab.record.preload import Action, Orders
+from recovery.crashlab.record.recording import histories
+from recovery.crashlab.record.tape import SYNCS, Call
+from recovery.crashlab.run.image_checker import CrashImage
+from recovery.crashlab.run.task import CountsReport, NotCovered, batches, shuffled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from recovery.crashlab.fates import Fate
-    from recovery.crashlab.history import History
-    from recovery.crashlab.layers.task import Bench, Message, Recording, Share
-    from recovery.crashlab.platter import Platter
-    from recovery.crashlab.running import Run
-    from recovery.crashlab.tape import Event
+    from recovery.crashlab.model.fates import Fate
+    from recovery.crashlab.model.platter import Platter
+    from recovery.crashlab.record.history import History
+    from recovery.crashlab.record.recording import Recording
+    from recovery.crashlab.record.tape import Event
+    from recovery.crashlab.run.runner import ProgramRun
+    from recovery.crashlab.run.task import Message, WorkerContext, WorkShare
 
 _GROWING = frozenset({Call.WRITE, Call.ALLOCATE, Call.CREATE, Call.MKDIR, Call.TRUNCATE})
 _NAMING = frozenset({Call.CREATE, Call.MKDIR, Call.RENAME, Call.LINK, Call.UNLINK, Call.RMDIR, Call.TRUNCATE})
 
 
 def faults_of(event: Event) -> Iterator[Orders]:
-    """Every way in which that call can fail."""
+    """Yield every way in which that call can fail."""
     number = event.number
     if event.call is Call.WRITE:
         yield Orders(number, Action.FAIL, errno.EIO)
@@ -69,7 +67,7 @@ def faults_of(event: Event) -> Iterator[Orders]:
 
 
 def every_fault(events: Iterable[Event]) -> Iterator[tuple[Event, Orders]]:
-    """Each call with each of its faults; calls that failed by themselves apart."""
+    """Yield each call with each of its faults, except calls that failed in the recording."""
     for event in events:
         if event.call is not Call.MARK and not event.error:
             for orders in faults_of(event):
@@ -77,7 +75,7 @@ def every_fault(events: Iterable[Event]) -> Iterator[tuple[Event, Orders]]:
 
 
 def name_of(orders: Orders) -> str:
-    """A fault for people."""
+    """Describe a fault for people."""
     lasting = " from there on" if orders.fails else ""
     error = errno.errorcode.get(orders.error, "")
     if orders.action is Action.SHORT:
@@ -86,7 +84,7 @@ def name_of(orders: Orders) -> str:
 
 
 SOON = 4
-"""So many syncs behind a failed one the power is cut as well."""
+"""The number of syncs after a failed one at which the power is cut as well."""
 
 
 @dataclass(frozen=True)
@@ -94,106 +92,108 @@ class ErrorsTask:
     """Every fault of every workload."""
 
     recordings: tuple[Recording, ...]
-    share: Share
+    share: WorkShare
 
-    def work(self, bench: Bench) -> Iterator[Message]:
+    def work(self, context: WorkerContext) -> Iterator[Message]:
         faults = [
             (recording, event, orders)
             for recording in self.recordings
             for event, orders in every_fault(recording.events())
         ]
-        mine = self.share.mine(shuffled(faults, bench.spec.seed, "errors"))
-        for group in grouped(mine, 6):
-            cases: list[Case] = []
+        mine = self.share.mine(shuffled(faults, context.spec.seed, "errors"))
+        for group in batches(mine, 6):
+            cases: list[CrashImage] = []
             for recording, event, orders in group:
-                root = bench.runner.root()
+                root = context.runner.root()
                 try:
-                    run = bench.runner.record(bench.spec.workloads[recording.name], root, orders)
-                    left = tree.read_tree(root, bench.ignored)
+                    run = context.runner.record(context.spec.workloads[recording.name], root, orders)
+                    left = real_tree.read_tree(root, context.ignored)
                 finally:
                     shutil.rmtree(root, ignore_errors=True)
-                failed = _Failed(recording.name, event, orders, run, left)
-                cases += [failed.restarted(), *failed.cuts(bench)]
+                failed = _FaultyRun(recording.name, event, orders, run, left)
+                cases += [failed.restarted(), *failed.cuts(context)]
                 yield from failed.ended()
-            yield Counted({"error points": len(group), "power cuts behind errors": len(cases) - len(group)})
-            yield from bench.judge.check(cases)
+            yield CountsReport(
+                {"error points": len(group), "power cuts after errors": len(cases) - len(group)}
+            )
+            yield from context.checker.check(cases)
         if self.share.is_over and self.share.index == 0:
             yield NotCovered(f"its share of the budget was over before all {len(faults):,} faults were made")
 
 
 @dataclass(frozen=True)
-class _Failed:
-    """A workload that met a fault, and what it left."""
+class _FaultyRun:
+    """A workload that hit a fault, and the files that it left."""
 
     workload: str
     event: Event
     orders: Orders
-    run: Run
-    left: tree.Tree
+    run: ProgramRun
+    left: real_tree.Tree
 
-    def ended(self) -> Iterator[Sighting]:
-        """A fault must not kill the process that meets it, nor keep it for ever."""
+    def ended(self) -> Iterator[Occurrence]:
+        """Yield an occurrence if the fault killed the process or made it hang."""
         if isinstance(self.run.outcome, Died | Hung):
             kind = "HANG" if isinstance(self.run.outcome, Hung) else "SIGNAL"
             breach = Breach(kind, f"the workload {self.run.outcome}")
-            yield self._sighting("the fault alone", self.left, self.run.history, (), (), breach)
+            yield self._occurrence("the fault alone", self.left, self.run.history, (), (), breach)
 
-    def restarted(self) -> Case:
-        """The files as they lie, as a new process finds them."""
-        sighting = partial(self._sighting, "then a restart", self.left, self.run.history, (), ())
-        digest = tree.digest(self.left)
-        return Case(digest, partial(tree.write_tree, self.left), self.run.history, sighting)
+    def restarted(self) -> CrashImage:
+        """Return the files as a new process finds them."""
+        occurrence = partial(self._occurrence, "then a restart", self.left, self.run.history, (), ())
+        digest = real_tree.digest(self.left)
+        return CrashImage(digest, partial(real_tree.write_tree, self.left), self.run.history, occurrence)
 
-    def cuts(self, bench: Bench) -> Iterator[Case]:
-        """The same behind power cuts: what a failed sync called clean may be gone."""
-        moments = self._moments(bench)
+    def cuts(self, context: WorkerContext) -> Iterator[CrashImage]:
+        """Yield the images after power cuts, because pages that a failed sync marked clean may be gone."""
+        moments = self._moments(context)
         promised = histories(self.run.events, moments)
         for index, platter in moments.items():
             pending = platter.pending()
             for fate in _fates(self.orders):
-                survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
+                survivors = context.spec.profile.legal(pending, fate.survivors(pending))
                 yield self._cut(platter, Crash(index, survivors), promised[index], f"{fate}")
 
-    def _moments(self, bench: Bench) -> dict[int, Platter]:
-        """The disk before the next syncs, by their indexes, and at the end.
+    def _moments(self, context: WorkerContext) -> dict[int, Platter]:
+        """Return the disk before the next syncs, by their indexes, and at the end.
 
-        A store that takes a failed sync for a good one has lost something until it writes all of it anew.
+        A store that ignores a failed sync has lost something until it writes all of it again.
         """
         events = self.run.events
         struck = next((at for at, one in enumerate(events) if one.is_injected), len(events))
-        playback = Playback(bench.spec.profile, bench.ignored)
+        playback = Playback(context.spec.profile, context.ignored)
         found: dict[int, Platter] = {}
         for index, event in playback.moments(events):
             if event is None or (struck < index and len(found) < (SOON if self.event.is_sync else 1)):
                 found[index] = playback.platter.copy()
         return found
 
-    def _cut(self, platter: Platter, crash: Crash, history: History, fate: str) -> Case:
+    def _cut(self, platter: Platter, crash: Crash, history: History, fate: str) -> CrashImage:
         assert crash.survivors is not None
         after, events = platter.after_cut(crash.survivors), self.run.events
         when = f" before {events[crash.at]}" if crash.at < len(events) else ""
-        sighting = partial(
-            self._sighting,
+        occurrence = partial(
+            self._occurrence,
             f"then a power cut{when}, {fate}",
-            tree.seen_tree(after),
+            real_tree.visible_tree(after),
             history,
             (crash,),
             (tape.encode_all(events),),
         )
-        return Case(after.image(), partial(tree.lay_out, after), history, sighting)
+        return CrashImage(after.image(), partial(real_tree.lay_out, after), history, occurrence)
 
-    def _sighting(
+    def _occurrence(
         self,
         how: str,
-        image: tree.Tree,
+        image: real_tree.Tree,
         history: History,
         crashes: tuple[Crash, ...],
         tapes: tuple[bytes, ...],
         breach: Breach,
-    ) -> Sighting:
+    ) -> Occurrence:
         call = f"{name_of(self.orders)} at {self.event}"
         number = self.event.number
-        return Sighting(
+        return Occurrence(
             "errors", self.workload, number, call, breach, how, image, history, crashes, tapes, self.orders
         )
 

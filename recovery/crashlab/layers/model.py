@@ -1,8 +1,8 @@
-"""The model layer: every state that a power cut may leave behind a tape, recovered and asked.
+"""The model layer: recovers every state that a power cut may leave, and checks it.
 
-States are taken before each sync and at the end: whatever an earlier cut can leave, the one before the next
-sync can leave too, with more acknowledged. Each distinct image is recovered once and held against every
-moment that it belongs to.
+States are taken before each sync and at the end, because what a cut between two syncs can leave, a cut just
+before the second can leave too, with more acknowledged. Each distinct image is recovered once, and checked
+against every moment that leads to it.
 """
 
 from __future__ import annotations
@@ -14,45 +14,41 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
-from recovery.crashlab import tree
-from recovery.crashlab.corners import corner_fates, exhaustive_fates
-from recovery.crashlab.fates import RandomFate, Tearing
-from recovery.crashlab.judge import Case
-from recovery.crashlab.layers.task import (
-    Counted,
-    Covered,
-    Crash,
-    Sighting,
-    grouped,
-    histories,
-    shuffled,
-)
-from recovery.crashlab.playback import Playback
+from recovery.crashlab.judge.occurrence import Occurrence
+from recovery.crashlab.model import real_tree
+from recovery.crashlab.model.edge_case_fates import edge_case_fates, exhaustive_fates
+from recovery.crashlab.model.fates import RandomFate, Tearing
+from recovery.crashlab.record.crash import Crash
+from recovery.crashlab.record.playback import Playback
+from recovery.crashlab.record.recording import histories
+from recovery.crashlab.run.image_checker import CrashImage
+from recovery.crashlab.run.task import CountsReport, ImagesReport, batches, shuffled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from recovery.crashlab.fates import Fate
-    from recovery.crashlab.history import History
-    from recovery.crashlab.layers.task import Bench, Message, Recording, Share
-    from recovery.crashlab.oracles import Breach
-    from recovery.crashlab.pending import Pending, Survivors
-    from recovery.crashlab.platter import Platter
-    from recovery.crashlab.playback import Ignored
-    from recovery.crashlab.profile import Profile
-    from recovery.crashlab.tape import Event
+    from recovery.crashlab.judge.oracles import Breach
+    from recovery.crashlab.model.fates import Fate
+    from recovery.crashlab.model.pending import PendingUnits, Survivors
+    from recovery.crashlab.model.platter import Platter
+    from recovery.crashlab.model.profile import Profile
+    from recovery.crashlab.model.real_tree import IgnoredPaths
+    from recovery.crashlab.record.history import History
+    from recovery.crashlab.record.recording import Recording
+    from recovery.crashlab.record.tape import Event
+    from recovery.crashlab.run.task import Message, WorkerContext, WorkShare
 
 EXHAUSTIVE_UP_TO = 6
-"""Units; with more of them not every subset is tried."""
+"""The number of units up to which every subset is tried."""
 RANDOM_FATES = 12
-"""Of each moment, in each round behind the first."""
+"""For each moment, in each round after the first."""
 ROUNDS = 2
 """Without a budget."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A platter as it was before an event, with all that waits, and what was promised by then."""
+    """The platter before an event, with everything pending, and the history up to it."""
 
     workload: str
     index: int
@@ -63,9 +59,9 @@ class Moment:
 
 
 def moments(
-    recording: Recording, events: Sequence[Event], profile: Profile, ignored: Ignored
+    recording: Recording, events: Sequence[Event], profile: Profile, ignored: IgnoredPaths
 ) -> list[Moment]:
-    """Every moment of a tape at which a cut is worth trying."""
+    """Return every moment of a tape at which a power cut is worth trying."""
     playback = Playback(profile, ignored)
     stops = [(index, event, playback.platter.copy()) for index, event in playback.moments(events)]
     promised = histories(events, (index for index, _, _ in stops))
@@ -84,47 +80,47 @@ def moments(
 
 @dataclass(frozen=True)
 class ModelTask:
-    """All workloads: first the corner fates of each moment, then random ones as long as there is time."""
+    """All workloads: first the edge cases of each moment, then random fates as long as there is time."""
 
     recordings: tuple[Recording, ...]
-    share: Share
+    share: WorkShare
     rounds: int = ROUNDS
 
-    def work(self, bench: Bench) -> Iterator[Message]:
+    def work(self, context: WorkerContext) -> Iterator[Message]:
         found = [
             moment
             for recording in self.recordings
-            for moment in moments(recording, recording.events(), bench.spec.profile, bench.ignored)
+            for moment in moments(recording, recording.events(), context.spec.profile, context.ignored)
         ]
         if self.share.index == 0:
-            yield Counted({"crash points": len(found)})
+            yield CountsReport({"crash points": len(found)})
         tally: Counter[str] = Counter()
         for number in count() if self.share.until is not None else range(self.rounds):
-            drawn = shuffled(found, bench.spec.seed, number)
-            for group in grouped(self._cases(bench, drawn, number, tally)):
-                yield from bench.judge.check(group)
-                yield Covered(frozenset(case.image for case in group))
-                yield Counted(dict(tally))
+            drawn = shuffled(found, context.spec.seed, number)
+            for group in batches(self._cases(context, drawn, number, tally)):
+                yield from context.checker.check(group)
+                yield ImagesReport(frozenset(case.image for case in group))
+                yield CountsReport(dict(tally))
                 tally.clear()
-            yield Counted(dict(tally))
+            yield CountsReport(dict(tally))
             tally.clear()
             if self.share.is_over:
                 return
 
     def _cases(
-        self, bench: Bench, drawn: Sequence[Moment], number: int, tally: Counter[str]
-    ) -> Iterator[Case]:
-        """This worker's states of these moments, each image of a moment once."""
+        self, context: WorkerContext, drawn: Sequence[Moment], number: int, tally: Counter[str]
+    ) -> Iterator[CrashImage]:
+        """Yield this worker's states of these moments, each image of a moment once."""
         for moment in drawn:
             pending = moment.platter.pending()
-            fates = first_fates(pending) if number == 0 else random_fates(bench.spec.seed, moment, number)
+            fates = first_fates(pending) if number == 0 else random_fates(context.spec.seed, moment, number)
             if self.share.index == 0 and number == 0 and len(pending.units) <= EXHAUSTIVE_UP_TO:
                 tally["exhausted crash points"] += 1
             seen = set()
             for fate in fates:
                 if self.share.is_over:
                     return
-                survivors = bench.spec.profile.legal(pending, fate.survivors(pending))
+                survivors = context.spec.profile.legal(pending, fate.survivors(pending))
                 after = moment.platter.after_cut(survivors)
                 image = after.image()
                 tally["raw states"] += self.share.has_image(image)
@@ -133,32 +129,32 @@ class ModelTask:
                     yield _case(moment, fate, survivors, after, image)
 
 
-def _case(moment: Moment, fate: Fate, survivors: Survivors, after: Platter, image: str) -> Case:
-    def sighting(breach: Breach) -> Sighting:
-        return Sighting(
+def _case(moment: Moment, fate: Fate, survivors: Survivors, after: Platter, image: str) -> CrashImage:
+    def occurrence(breach: Breach) -> Occurrence:
+        return Occurrence(
             "model",
             moment.workload,
             moment.number,
             moment.call,
             breach,
             f"power cut, {getattr(fate, 'label', fate)}",
-            tree.seen_tree(after),
+            real_tree.visible_tree(after),
             moment.history,
             (Crash(moment.index, survivors),),
         )
 
-    return Case(image, partial(tree.lay_out, after), moment.history, sighting)
+    return CrashImage(image, partial(real_tree.lay_out, after), moment.history, occurrence)
 
 
-def first_fates(pending: Pending) -> Iterator[Fate]:
-    """The corners, and every subset of few units."""
-    yield from corner_fates(pending)
+def first_fates(pending: PendingUnits) -> Iterator[Fate]:
+    """Yield the edge cases, and every subset if there are few units."""
+    yield from edge_case_fates(pending)
     if len(pending.units) <= EXHAUSTIVE_UP_TO:
         yield from exhaustive_fates(pending)
 
 
 def random_fates(seed: int, moment: Moment, number: int) -> Iterator[Fate]:
-    """Some more of a moment, others in each round."""
+    """Yield some random fates of a moment, different ones in each round."""
     draw = Random(f"{seed} {moment.workload} {moment.index} {number}")
     for _ in range(RANDOM_FATES):
         yield RandomFate(draw.getrandbits(48), Tearing.WHOLE)

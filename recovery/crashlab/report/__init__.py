@@ -1,4 +1,4 @@
-"""The report of a run: a page for people who look (`page.py`), and some lines for a terminal (`text.py`).
+"""The report of a run: a page of HTML (`page.py`) and some lines of text for a terminal (`text.py`).
 
-Both are pure functions of the numbers: nothing here opens a file, asks the clock or knows the laboratory.
+Both are pure functions of the numbers: they open no file but their templates, and do not know the laboratory.
 """

@@ -1,4 +1,4 @@
-"""Which file is drawn where: lanes by directory, and how long each file lived and waited for a sync."""
+"""Places in the drawing of a timeline: lanes of files by directory, and spans of time on them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from recovery.page.wording import counted, line, shortened
+from recovery.report.formatting import counted, line, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from recovery.crashlab.numbers import TimelineEvent
+    from recovery.crashlab.judge.run_figures import TimelineEvent
 
 MARKS = frozenset({"invoke", "ack"})
 _TWO_NAMED = frozenset({"rename", "link", "exchange", "symlink"})
@@ -21,14 +21,14 @@ _DIRECTORIES = frozenset({"mkdir", "rmdir"})
 _ENDING = frozenset({"unlink", "rmdir", "rename"})
 _WAITING = frozenset({"write", "truncate", "allocate"})
 _ERROR = re.compile(r", [A-Z0-9]+$")
-_FILES_MAX, _ALIKE_MAX = 8, 3  # beyond both, files share rows
+_FILES_MAX, _ALIKE_MAX = 8, 3  # with more of both, files share lanes
 _TURNS, _ROWS_MAX = 3, 6
 _LABEL_MAX = 27
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One row; the one of a directory bears what is done to the directory itself."""
+    """One row of the drawing. The row of a directory shows what is done to the directory itself."""
 
     label: str
     about: str
@@ -39,11 +39,11 @@ class Lane:
 
 @dataclass(slots=True)
 class Plan:
-    """All rows from top to bottom, the row of each path, and the names within rows that files share."""
+    """All rows from top to bottom, the row of each path, and the names in rows that files share."""
 
     lanes: list[Lane] = field(default_factory=list)
     row: dict[str, int] = field(default_factory=dict)
-    names: list[Span] = field(default_factory=list)
+    names: list[TimeSpan] = field(default_factory=list)
 
     def add(self, lane: Lane, *paths: str) -> None:
         self.row.update(dict.fromkeys(paths, len(self.lanes)))
@@ -51,8 +51,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """From one place in time to another, on the row of a path."""
+class TimeSpan:
+    """A span of time on the row of a path."""
 
     path: str
     begin: float
@@ -64,7 +64,7 @@ def path_of(event: TimelineEvent) -> str:
 
 
 def target_of(event: TimelineEvent) -> str | None:
-    """The second name of a call that has two: it stands in its text, behind the arrow."""
+    """Return the second path of a call that has two: its text contains it after an arrow."""
     _, arrow, target = event.text.rpartition(" -> ")
     if event.call not in _TWO_NAMED or not arrow:
         return None
@@ -87,51 +87,60 @@ def _parent(path: str) -> str:
 
 
 def plan(events: Sequence[TimelineEvent], at: Sequence[float], name_size: float) -> Plan:
-    """Rows for all these calls: directories as they first appear, below each its files as they do.
+    """Return rows for all these calls: directories in order of appearance, below each its files.
 
-    Where a directory has many files of a kind, such that follow each other share a row; `name_size` is the
-    room that a name takes in it.
+    If a directory has many files of a kind, files that follow each other share a row; `name_size` is the
+    width of a name.
     """
-    active = _active(events, at)
-    directories = _directories(events, active)
-    made = Plan()
-    for group, directory in enumerate(directories):
+    used = _used(events, at)
+    made = {path_of(event) for event in events if event.call in _DIRECTORIES}
+    directories = {"", *made, *map(_parent, used)}
+    in_order = dict.fromkeys(["", *(one for path in used for one in (_parent(path), path))])
+    found = Plan()
+    for group, directory in enumerate(one for one in in_order if one in directories):
         label = shortened(line(directory), _LABEL_MAX) + "/" if directory else "./"
-        made.add(Lane(label, directory or "the root", group, is_directory=True), directory)
-        files = [path for path in active if path not in directories and _parent(path) == directory]
-        for kind, alike in _kinds(files).items():
+        found.add(Lane(label, directory or "the root", group, is_directory=True), directory)
+        files = [path for path in used if path not in directories and _parent(path) == directory]
+        for pattern, alike in _by_suffix(files).items():
             if len(files) <= _FILES_MAX or len(alike) <= _ALIKE_MAX:
-                _add_each(made, alike, group)
-            else:
-                _add_shared(made, kind, _packed([active[path] for path in alike], name_size), group)
-    return made
-
-
-def _active(events: Sequence[TimelineEvent], at: Sequence[float]) -> dict[str, Span]:
-    """From when until when something is done with each path; that it is removed at last is left out."""
-    found: dict[str, Span] = {}
-    for event, moment in zip(events, at, strict=True):
-        for path in _paths(event):
-            known = found.setdefault(path, Span(path, moment, moment))
-            if event.call not in _ENDING:
-                found[path] = Span(path, known.begin, moment)
+                for path in alike:
+                    label = shortened(line(path.rpartition("/")[2]), _LABEL_MAX)
+                    found.add(Lane(label, path, group), path)
+                continue
+            for row in _shared_rows([used[path] for path in alike], name_size):
+                paths = [span.path for span in row]
+                label = f"{shortened(line(pattern), 12)}, {counted(len(row), 'file')}"
+                found.add(Lane(label, ", ".join(paths), group, is_shared=True), *paths)
+                found.names += row
     return found
 
 
-def _kinds(files: Sequence[str]) -> dict[str, list[str]]:
-    kinds: dict[str, list[str]] = {}
+def _used(events: Sequence[TimelineEvent], at: Sequence[float]) -> dict[str, TimeSpan]:
+    """Return from when until when each path is used, ignoring its removal at the end."""
+    found: dict[str, TimeSpan] = {}
+    for event, moment in zip(events, at, strict=True):
+        for path in () if is_mark(event) else (path_of(event), target_of(event)):
+            if path is not None:
+                begin = found.setdefault(path, TimeSpan(path, moment, moment)).begin
+                if event.call not in _ENDING:
+                    found[path] = TimeSpan(path, begin, moment)
+    return found
+
+
+def _by_suffix(files: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
     for path in files:
         _, dot, suffix = path.rpartition("/")[2].rpartition(".")
-        kinds.setdefault(f"*{dot}{suffix}" if dot else "*", []).append(path)
-    return kinds
+        found.setdefault(f"*{dot}{suffix}" if dot else "*", []).append(path)
+    return found
 
 
-def _packed(spans: Sequence[Span], name_size: float) -> list[list[Span]]:
-    """Rows of spans that leave room for a name between them, as far as so many rows suffice.
+def _shared_rows(spans: Sequence[TimeSpan], name_size: float) -> list[list[TimeSpan]]:
+    """Distribute spans over rows so that a name fits between them, if the number of rows suffices.
 
-    They take turns, so that a file's removal, which may come late, is not drawn among the next one's calls.
+    Rows are used in turn, so that the late removal of a file is not drawn among the calls of the next one.
     """
-    rows: list[list[Span]] = []
+    rows: list[list[TimeSpan]] = []
     for span in sorted(spans, key=lambda span: span.begin):
         first = min(rows, key=lambda row: row[-1].end, default=None)
         is_free = first is not None and first[-1].end + name_size <= span.begin
@@ -142,38 +151,11 @@ def _packed(spans: Sequence[Span], name_size: float) -> list[list[Span]]:
     return rows
 
 
-def _add_each(made: Plan, files: Sequence[str], group: int) -> None:
-    for path in files:
-        made.add(Lane(shortened(line(path.rpartition("/")[2]), _LABEL_MAX), path, group), path)
-
-
-def _add_shared(made: Plan, kind: str, rows: Sequence[Sequence[Span]], group: int) -> None:
-    for row in rows:
-        paths = [span.path for span in row]
-        label = f"{shortened(line(kind), 12)}, {counted(len(row), 'file')}"
-        made.add(Lane(label, ", ".join(paths), group, is_shared=True), *paths)
-        made.names += row
-
-
-def _paths(event: TimelineEvent) -> Iterator[str]:
-    if not is_mark(event):
-        yield path_of(event)
-        if (target := target_of(event)) is not None:
-            yield target
-
-
-def _directories(events: Sequence[TimelineEvent], paths: Iterable[str]) -> list[str]:
-    """The root, and all that is above something or was made a directory, as they first appear."""
-    made = {path_of(event) for event in events if event.call in _DIRECTORIES}
-    known = made | {_parent(path) for path in paths}
-    return [*dict.fromkeys(["", *(one for path in paths for one in (_parent(path), path) if one in known)])]
-
-
 # ── places in time ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def moments(events: Sequence[TimelineEvent]) -> list[float]:
-    """The place of each event: a call's is its number, marks share the room behind the call before them."""
+    """Return the position of each event. Marks share the space between two calls."""
     found: list[float] = []
     last = 0
     for is_numbered, group in groupby(events, lambda event: not is_mark(event) and event.number > 0):
@@ -186,10 +168,10 @@ def moments(events: Sequence[TimelineEvent]) -> list[float]:
     return found
 
 
-def lives(events: Sequence[TimelineEvent], at: Sequence[float]) -> list[Span]:
-    """From when until when there was a name, as far as these calls tell."""
+def lives(events: Sequence[TimelineEvent], at: Sequence[float]) -> list[TimeSpan]:
+    """Return from when until when each name existed, as far as these calls show."""
     begun: dict[str, float] = {}
-    ended: list[Span] = []
+    ended: list[TimeSpan] = []
     for event, moment in zip(events, at, strict=True):
         if is_mark(event):
             continue
@@ -198,22 +180,22 @@ def lives(events: Sequence[TimelineEvent], at: Sequence[float]) -> list[Span]:
         if (target := target_of(event)) is not None:
             begun.setdefault(target, moment)
         if event.call in _ENDING:
-            ended.append(Span(path, begun.pop(path), moment))
+            ended.append(TimeSpan(path, begun.pop(path), moment))
     return [*ended, *_until_the_end(begun, at)]
 
 
-def waits(events: Sequence[TimelineEvent], at: Sequence[float]) -> list[Span]:
-    """When a file had bytes, or a directory names, that no sync had taken along: what a crash could take."""
+def waits(events: Sequence[TimelineEvent], at: Sequence[float]) -> list[TimeSpan]:
+    """Return when a file had unsynced bytes or a directory unsynced names, which a crash could lose."""
     since: dict[str, float] = {}
-    over: list[Span] = []
+    over: list[TimeSpan] = []
     for event, moment in zip(events, at, strict=True):
         path = path_of(event)
-        over += [Span(settled, since.pop(settled), moment) for settled in _settled(event, path, since)]
+        over += [TimeSpan(settled, since.pop(settled), moment) for settled in _settled(event, path, since)]
         if event.call in _WAITING and not event.is_sync:
             since.setdefault(path, moment)
-        for directory in _renamed(event, path):
+        for directory in _changed_directories(event, path):
             since.setdefault(directory, moment)
-        if event.call == "rename" and over and over[-1] == Span(path, over[-1].begin, moment):
+        if event.call == "rename" and over and over[-1] == TimeSpan(path, over[-1].begin, moment):
             since.setdefault(target_of(event) or path, moment)
     return [*over, *_until_the_end(since, at)]
 
@@ -225,13 +207,13 @@ def _settled(event: TimelineEvent, path: str, since: Mapping[str, float]) -> lis
     return [path] if is_over and path in since else []
 
 
-def _renamed(event: TimelineEvent, path: str) -> set[str]:
+def _changed_directories(event: TimelineEvent, path: str) -> list[str]:
+    """Return the directories whose names the call changes, in an order that is the same in every process."""
     if event.call not in _NAMING or not path:
-        return set()
-    target = target_of(event)
-    return {_parent(path)} | ({_parent(target)} if target else set())
+        return []
+    return list(dict.fromkeys(map(_parent, filter(None, (path, target_of(event))))))
 
 
-def _until_the_end(begun: Mapping[str, float], at: Sequence[float]) -> Iterator[Span]:
+def _until_the_end(begun: Mapping[str, float], at: Sequence[float]) -> Iterator[TimeSpan]:
     end = max(at, default=0) + 1
-    return (Span(path, begin, end) for path, begin in begun.items())
+    return (TimeSpan(path, begin, end) for path, begin in begun.items())

@@ -1,37 +1,31 @@
-"""The report as one page of HTML that needs nothing else: no server, no network, no other file."""
+"""The report of a run as one page of HTML."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from recovery.crashlab.report.layers import layers
-from recovery.crashlab.report.mutants import mutants
-from recovery.crashlab.report.style import CSS, SCRIPT
-from recovery.crashlab.report.summary import summary
-from recovery.crashlab.report.timeline import places_of, timelines
-from recovery.crashlab.report.violations import violations
-from recovery.page.document import document
-from recovery.page.markup import tag
+from recovery.crashlab.report import figures, timeline
+from recovery.report.render import render as render_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from recovery.crashlab.numbers import LabNumbers
+    from recovery.crashlab.judge.run_figures import LabNumbers
 
 _NO_TRACES: Mapping[str, str] = MappingProxyType({})
 
 
 def render(numbers: LabNumbers, traces: Mapping[str, str] = _NO_TRACES) -> str:
-    """The page; traces by the violation's id. The same numbers give the same bytes."""
-    title = f"{numbers.name}: crash report"
-    body = tag(
-        "main",
-        tag("p", "Crash laboratory · ", tag("b", numbers.name), class_="kicker"),
-        summary(numbers),
-        violations(numbers, traces, places_of(numbers)),
-        layers(numbers),
-        timelines(numbers),
-        mutants(numbers),
+    """Return the page; `traces` by the id of a violation. The same numbers give the same bytes."""
+    return render_template(
+        Path(__file__).with_name("page.html.j2"),
+        title=f"{numbers.name}: crash report",
+        numbers=numbers,
+        figures=figures,
+        traces=traces,
+        places=timeline.places_of(numbers),
+        timelines=timeline.drawings(numbers),
+        legend_calls=timeline.LEGEND,
     )
-    return document(title, CSS, SCRIPT, body)

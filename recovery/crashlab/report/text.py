@@ -1,27 +1,26 @@
-"""The report in some forty lines of plain text, for a terminal of any kind and for a log."""
+"""The report as some forty lines of plain text, for a terminal and for logs."""
 
 from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from recovery.crashlab.numbers import Status
+from recovery.crashlab.judge.run_figures import Status
 from recovery.crashlab.report import figures
-from recovery.crashlab.report.figures import Tone
-from recovery.crashlab.report.violations import commands
-from recovery.page.wording import counted, grouped, line, plural
+from recovery.crashlab.report.figures import VerdictTone
+from recovery.report.formatting import counted, grouped, line, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from recovery.crashlab.numbers import LabNumbers, LayerNumbers, ViolationNumbers
+    from recovery.crashlab.judge.run_figures import LabNumbers, LayerNumbers, ViolationNumbers
 
 _T = TypeVar("_T")
 _VIOLATIONS, _GAPS, _TABLE, _MISSED = 4, 8, 5, 4
 
 
 def render(numbers: LabNumbers) -> str:
-    """The lines. Long lists are cut, and say by how much."""
+    """Return the report. Long lists are cut, with the number of missing lines."""
     return "".join(f"{line(one)}\n" for one in _lines(numbers))
 
 
@@ -37,7 +36,7 @@ def _lines(numbers: LabNumbers) -> Iterator[str]:
 
 def _verdict(numbers: LabNumbers) -> Iterator[str]:
     verdict = figures.verdict(numbers)
-    if verdict.tone is Tone.EMPTY:
+    if verdict.tone is VerdictTone.EMPTY:
         yield f"{numbers.name}: nothing was tried, so nothing is known"
     else:
         yield f"{numbers.name}: {grouped(verdict.number)} {verdict.noun} in {', '.join(verdict.tried)}"
@@ -51,7 +50,7 @@ def _violations(found: Sequence[ViolationNumbers]) -> Iterator[str]:
         yield f"! {violation.kind}  {figures.cause(violation)}"
         yield f"    {violation.layer}{profile}, {figures.times(violation.count)}{lost}"
         if violation.directory:
-            yield f"    {commands(violation)[0]}"
+            yield f"    {figures.commands(violation)[0]}"
     yield from _more(found, _VIOLATIONS, "violation")
 
 
@@ -79,7 +78,7 @@ def _gaps(numbers: LabNumbers) -> Iterator[str]:
     gaps = figures.gaps(numbers)
     if gaps:
         yield ""
-        yield "What this run says nothing about:"
+        yield "Not covered by this run:"
     for gap in gaps[:_GAPS]:
         yield f"! {gap.label}  {gap.what}: {gap.why}"
     yield from _more(gaps, _GAPS, "gap")

@@ -1,0 +1,87 @@
+"""Many schedules, and how one that violates an invariant is made smaller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recovery.clusterlab.directed import SCENARIOS
+from recovery.clusterlab.oracles import InvariantViolated
+from recovery.clusterlab.workload import Schedule
+from recovery.clusterlab.world import Choices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A schedule that violates an invariant."""
+
+    seed: int
+    choices: tuple[int, ...]
+    """Played again, they make the same violation, whatever the seed."""
+    invariant: str
+    text: str
+
+
+def play(seed: int, given: Sequence[int] | None = None) -> Failure | None:
+    """Play the schedule of a seed, or of these choices."""
+    choices = Choices(seed, given)
+    try:
+        Schedule(choices).play()
+    except InvariantViolated as violation:
+        return Failure(seed, tuple(choices.made), violation.invariant, str(violation))
+    return None
+
+
+def play_scenario(name: str) -> Failure | None:
+    """Play a schedule that is written by hand."""
+    try:
+        SCENARIOS[name]()
+    except InvariantViolated as violation:
+        return Failure(0, (), violation.invariant, str(violation))
+    return None
+
+
+def explore(seeds: Iterable[int]) -> Iterator[Failure]:
+    """Play the schedules of these seeds, and yield those that violate an invariant."""
+    for seed in seeds:
+        failure = play(seed)
+        if failure is not None:
+            yield failure
+
+
+def minimise(failure: Failure, plays_max: int = 2_000) -> Failure:
+    """Return a failure of the same invariant in which less goes wrong.
+
+    Choices become 0, with which nothing goes wrong: first the last ones, then pieces of any place, each time
+    half as long.
+    """
+    best, plays = failure, 0
+    size = len(best.choices)
+    while size:
+        at = max(0, len(best.choices) - size)
+        while at >= 0 and plays < plays_max:
+            piece = best.choices[at : at + size]
+            if any(piece):
+                smaller = (*best.choices[:at], *(0 for _ in piece), *best.choices[at + size :])
+                plays += 1
+                found = play(failure.seed, smaller)
+                if found is not None and found.invariant == failure.invariant:
+                    best = found
+            at -= size
+        size //= 2
+    end = max((number for number, choice in enumerate(best.choices, 1) if choice), default=0)
+    return Failure(best.seed, best.choices[:end], best.invariant, best.text)
+
+
+def trace(failure: Failure) -> list[str]:
+    """Return what happens in the schedule, line by line."""
+    schedule = Schedule(Choices(failure.seed, failure.choices))
+    schedule.world.trace = []
+    try:
+        schedule.play()
+    except InvariantViolated as violation:
+        schedule.world.note(str(violation))
+    return schedule.world.trace

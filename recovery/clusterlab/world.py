@@ -1,0 +1,78 @@
+"""Time, the queue of events, and chance."""
+
+from __future__ import annotations
+
+import heapq
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+EVENTS_MAX = 20_000
+"""A schedule has a few hundred events. One with so many is busy for ever."""
+
+
+class BusyForEver(Exception):
+    """Events go on without an end."""
+
+
+class Choices:
+    """The source of all chance. Every choice is a number; with 0 nothing goes wrong."""
+
+    def __init__(self, seed: int, given: Sequence[int] | None = None) -> None:
+        """With `given` the choices are these, and 0 after the last of them."""
+        self._random = None if given is not None else Random(seed).random
+        self._given = iter(given or ())
+        self.made: list[int] = []
+
+    def pick(self, count: int) -> int:
+        """Return a number below `count`."""
+        random = self._random
+        chosen = int(random() * count) if random is not None else next(self._given, 0) % count
+        self.made.append(chosen)
+        return chosen
+
+    def happens(self, probability: float) -> bool:
+        """Return whether something happens that has this probability."""
+        random = self._random
+        chosen = random() < probability if random is not None else next(self._given, 0) > 0
+        self.made.append(chosen)
+        return chosen
+
+
+class World:
+    """The events that will happen, in the order of their times."""
+
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+        self.now = 0.0
+        self.trace: list[str] | None = None
+        """Lines that say what happens, for a schedule that is shown."""
+        self._events: list[tuple[float, int, Callable[..., object], tuple[object, ...]]] = []
+        self._count = 0
+
+    def after(self, delay: float, action: Callable[..., object], *arguments: object) -> None:
+        """Let something happen. Events of the same time happen in the order of these calls."""
+        self._count += 1
+        heapq.heappush(self._events, (self.now + delay, self._count, action, arguments))
+
+    def delay(self) -> float:
+        """Return a delay of a message: mostly short, sometimes longer than many others together."""
+        chosen = self.choices.pick(12)
+        return 1.0 + chosen if chosen < 10 else chosen * 4.0
+
+    def run(self) -> None:
+        """Let everything happen."""
+        events, pop = self._events, heapq.heappop
+        for _ in range(EVENTS_MAX):
+            if not events:
+                return
+            self.now, _, action, arguments = pop(events)
+            action(*arguments)
+        raise BusyForEver
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace. Call it only if there is one."""
+        assert self.trace is not None
+        self.trace.append(f"{self.now:7.1f}  {text}")
