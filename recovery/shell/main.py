@@ -1,48 +1,85 @@
-"""`ledgerstore`: the group of commands, each loaded when it is called.
+"""`ledgerstore`: the list of commands, each imported when it is called.
 
-Nothing but click is imported here: `ledgerstore --help` and a completion in the shell have to be instant.
+This module imports nothing but click, so that `ledgerstore --help` and completion in the shell stay fast.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from recovery.shell.exits import Exit, refusal
+from recovery.shell.exit_codes import Exit, NotInstalled, Unexpected, failure_of
+from recovery.shell.lazy_group import CommandEntry, LazyGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from io import TextIOWrapper
 
 
-class _Entry(NamedTuple):
-    module: str
-    short_help: str
-
-
-# In the order in which one meets a store: what it promises, what is here, where replay begins, what the files
-# hold, one record; then what changes something.
+# The order is that of a first visit: try the promise, list files, find where replay begins, look into files,
+# then into one record. Commands that change a store come last.
 COMMANDS = {
-    "demo": _Entry("recovery.shell.demo", "Write, kill the writer, recover, count what was lost."),
-    "files": _Entry("recovery.shell.files", "What a directory holds: journals, entry logs, marks."),
-    "mark": _Entry("recovery.shell.mark", "Where replay begins: the lastMark of each ledger directory."),
-    "journal": _Entry("recovery.shell.journal", "List a journal's records and check their digests."),
-    "log": _Entry("recovery.shell.log", "List an entry log's entries, or its bytes per ledger."),
-    "ledgers": _Entry("recovery.shell.ledgers", "List a store's ledgers: entries, bytes, fenced, where."),
-    "ledger": _Entry("recovery.shell.ledger", "Show what is known of a ledger, and where its entries are."),
-    "read": _Entry("recovery.shell.read", "Read a ledger's entries and check their digests."),
-    "explain": _Entry("recovery.shell.explain", "The bytes around an offset; what a finding means."),
-    "verify": _Entry("recovery.shell.verify", "Read a store or a file whole, and say what is wrong in it."),
-    "audit": _Entry("recovery.shell.audit", "The same for many stores, on Spark too, with a report."),
-    "rebuild-index": _Entry("recovery.shell.rebuild_index", "Make the index again from logs and journals."),
-    "handover": _Entry("recovery.shell.handover", "Make a store ready for an Apache BookKeeper bookie."),
-    "crash": _Entry("recovery.shell.crash", "Crash a store in every way, and say what it lost."),
+    "demo": CommandEntry(
+        "recovery.shell.commands.demo", "Write, kill the writer, recover, count what was lost."
+    ),
+    "files": CommandEntry(
+        "recovery.shell.commands.files", "List the files of a store: journals, entry logs, marks."
+    ),
+    "mark": CommandEntry(
+        "recovery.shell.commands.mark", "Show where replay begins: the lastMark of each directory."
+    ),
+    "journal": CommandEntry(
+        "recovery.shell.commands.journal", "List the records of a journal and check their digests."
+    ),
+    "log": CommandEntry(
+        "recovery.shell.commands.log", "List the entries of an entry log, or its bytes per ledger."
+    ),
+    "ledgers": CommandEntry(
+        "recovery.shell.commands.ledgers", "List the ledgers of a store or of a cluster."
+    ),
+    "ledger": CommandEntry(
+        "recovery.shell.commands.ledger", "Show one ledger, and where its entries are stored."
+    ),
+    "read": CommandEntry(
+        "recovery.shell.commands.read", "Read the entries of a ledger and check their digests."
+    ),
+    "stats": CommandEntry(
+        "recovery.shell.commands.stats", "Show the figures of a store: ledgers, entries, files."
+    ),
+    "du": CommandEntry("recovery.shell.commands.du", "Show what takes the space of a store, live and dead."),
+    "gc": CommandEntry(
+        "recovery.shell.commands.gc", "Show why each entry log is still there; with --run, give space back."
+    ),
+    "explain": CommandEntry(
+        "recovery.shell.commands.explain", "Show the bytes at an offset, or what a finding means."
+    ),
+    "verify": CommandEntry("recovery.shell.commands.verify", "Check every byte of a store or of a file."),
+    "audit": CommandEntry(
+        "recovery.shell.commands.audit", "Check many stores, also on Spark, and write a report."
+    ),
+    "rebuild-index": CommandEntry(
+        "recovery.shell.commands.rebuild_index", "Rebuild the index from logs and journals."
+    ),
+    "handover": CommandEntry(
+        "recovery.shell.commands.handover", "Prepare a store for an Apache BookKeeper bookie."
+    ),
+    "metadata": CommandEntry(
+        "recovery.shell.commands.metadata", "Serve, save and restore the metadata of a cluster."
+    ),
+    "cluster": CommandEntry(
+        "recovery.shell.commands.cluster", "Run a cluster on this machine, or make one in ZooKeeper."
+    ),
+    "bookie": CommandEntry("recovery.shell.commands.bookie", "Run a bookie on one directory."),
+    "top": CommandEntry("recovery.shell.commands.top", "Show what the bookies of a cluster do, live."),
+    "crash": CommandEntry(
+        "recovery.shell.commands.crash", "Crash a store in every way, and report what it lost."
+    ),
 }
 
-# BookieShell's names, for hands that know them.
+# Operators know these names from Apache BookKeeper's BookieShell.
 ALIASES = {
     "lastmark": ["mark"],
     "readjournal": ["journal"],
@@ -50,50 +87,103 @@ ALIASES = {
     "readlogmetadata": ["log", "--metadata"],
     "listfilesondisc": ["files"],
     "listledgers": ["ledgers"],
+    "ledgermetadata": ["ledger"],
+    "metaformat": ["metadata", "format"],
+    "initnewcluster": ["cluster", "init"],
+    "nukeexistingcluster": ["metadata", "nuke"],
     "readledger": ["read"],
     "localconsistencycheck": ["verify"],
     "rebuild-db-ledger-locations-index": ["rebuild-index"],
     "rebuild-db-ledgers-index": ["rebuild-index"],
 }
 
+_EXTRAS = {"kazoo": "cluster", "numpy": "fast", "pyarrow": "audit", "pyspark": "audit"}
 
-class Shell(click.Group):
-    """A group that knows its commands by name and loads one when it is called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(COMMANDS)
+class Shell(LazyGroup):
+    """The group of all commands. It turns every exception into an exit code and one line on stderr."""
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(COMMANDS[cmd_name].module).command
-        command.short_help = COMMANDS[cmd_name].short_help
-        return command
+    entries = COMMANDS
+    aliases = ALIASES
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        return super().resolve_command(ctx, [*ALIASES.get(args[0], args[:1]), *args[1:]])
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's signature
+        **extra: Any,
+    ) -> Any:
+        """Run the command and end the process, as click does, but with the exit codes of `Exit`."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        words = sys.argv[1:] if args is None else list(args)
+        try:
+            code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.Abort:
+            code = Exit.INTERRUPTED
+        except click.ClickException as error:
+            _show(_with_near_options(error) if isinstance(error, click.NoSuchOption) else error, words)
+            code = error.exit_code
+        sys.exit(code if isinstance(code, int) else Exit.CLEAN)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
         except BrokenPipeError:
-            # Whoever read our output has seen enough.
+            # The reader of the pipe has closed it, for example `head`: that is no error.
             _discard_stdout()
             ctx.exit(Exit.CLEAN)
         except KeyboardInterrupt:
             ctx.exit(Exit.INTERRUPTED)
-        except OSError as error:
-            raise refusal(error) from error
+        except Exception as error:
+            _refuse(error, ctx)
+
+
+def _refuse(error: Exception, ctx: click.Context) -> NoReturn:
+    """Raise the error again as one that click prints in one line."""
+    if ctx.params["debug"]:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, OSError):
+        raise failure_of(error) from error
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if package in _EXTRAS:
+            message = f"{package} is not installed: pip install 'ledgerstore[{_EXTRAS[package]}]'"
+            raise NotInstalled(message) from error
+    raise Unexpected(error) from error
+
+
+def _with_near_options(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error with those of its suggestions whose names are near also without the two dashes.
+
+    click compares the dashes too, so that it takes --conf for a mistyped --json.
+    """
+    from difflib import get_close_matches
+
+    names = {option.lstrip("-"): option for option in error.possibilities or ()}
+    near = get_close_matches(error.option_name.lstrip("-"), names)
+    return click.NoSuchOption(error.option_name, error.message, [names[name] for name in near], error.ctx)
+
+
+def _show(error: click.ClickException, words: Sequence[str]) -> None:
+    """Print the error as text, or as JSON if the arguments ask for JSON."""
+    if not {"--json", "--ndjson"} & set(words):
+        error.show()
+        return
+    import json
+
+    sys.stdout.flush()
+    fields = {"error": error.format_message(), "exit_code": int(error.exit_code)}
+    click.echo(json.dumps(fields, ensure_ascii=False), err=True)
 
 
 def _discard_stdout() -> None:
-    """What is still buffered must not meet the closed pipe again when the interpreter ends."""
+    """Send buffered output to /dev/null, otherwise the interpreter meets the closed pipe when it ends."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -101,9 +191,9 @@ def _discard_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: object) -> None:
-    if wanted:
-        from storage._version import __version__
+def _show_version(ctx: click.Context, _: click.Parameter, is_given: object) -> None:
+    if is_given:
+        from storage import __version__
 
         click.echo(f"ledgerstore {__version__}")
         ctx.exit(Exit.CLEAN)
@@ -118,22 +208,45 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: object) -> Non
     callback=_show_version,
     help="Show the version and exit.",
 )
-def cli() -> None:
-    """Look into the files of a ledger store or of an Apache BookKeeper bookie.
+@click.option(
+    "--debug", is_flag=True, envvar="LEDGERSTORE_DEBUG", help="Print the traceback of an unexpected error."
+)
+def cli(debug: object) -> None:
+    """Inspect, check and repair ledger stores and the directories of Apache BookKeeper bookies.
 
-    Every command but demo, rebuild-index, handover and crash opens a store's files for reading only, and
-    works beside a live writer. Rows go to stdout, everything else to stderr; --json and --ndjson print the
-    same rows for programs.
+    STORE is the same in every command: the directory of a store, or of a bookie. It is the last argument. The
+    default is $LEDGERSTORE_DIR, or the current directory if that variable is not set. rebuild-index,
+    handover, bookie and metadata serve change the store or make it, therefore they never use the current
+    directory by default.
+
+    All commands except demo, gc --run, rebuild-index, handover, metadata serve, bookie, cluster up, cluster
+    restart and crash only read the files of a store, and can run while another process writes to it. Rows
+    go to stdout, everything else to stderr. With --json or --ndjson the same rows are printed as JSON, and
+    an error is one JSON object on stderr.
 
     \b
-    Exit codes: 0 clean, 1 findings, 2 usage, 3 could not do the job, 4 stopped part-way,
-    130 interrupted.
+    Exit codes:
+      0    done, and nothing is wrong
+      1    done, and something is wrong: see the rows and the last line
+      2    usage error
+      3    not possible: no such file, no permission, not a store
+      4    stopped before the end
+      69   a package that the command needs is not installed
+      70   unexpected error: a bug in ledgerstore; --debug prints the traceback
+      130  interrupted
+
+    \b
+    Completion in the shell:
+      bash  eval "$(_LEDGERSTORE_COMPLETE=bash_source ledgerstore)"
+      zsh   eval "$(_LEDGERSTORE_COMPLETE=zsh_source ledgerstore)"
+      fish  _LEDGERSTORE_COMPLETE=fish_source ledgerstore | source
     """
 
 
 def main() -> None:
     """The entry point of the `ledgerstore` script."""
     stdout: TextIOWrapper = sys.stdout  # type: ignore[assignment]
-    # A path that is not UTF-8, or a terminal that cannot show a letter, is no reason to fail.
+    # Escape characters that stdout cannot encode, such as those of a path that is not UTF-8, instead of
+    # failing.
     stdout.reconfigure(errors="backslashreplace")
     cli.main(prog_name="ledgerstore")

@@ -1,8 +1,8 @@
-"""The passwords that were given, and which of them the file itself proves right.
+"""Passwords for MAC digests, and the check that a password is the right one.
 
-A wrong password makes every entry of a ledger look damaged. So a password is used only when a ledger-key
-record agrees with it or at least one entry verifies with it; otherwise the ledger stays unverified, and that
-is said once instead of in a thousand rows.
+With a wrong password every entry of a ledger looks damaged. Therefore a password is used only if a ledger-key
+record matches it, or at least one entry verifies with it. Otherwise the ledger stays unverified, and the
+command says so once instead of in each row.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from storage.codec.digest import DigestCheck, digester, master_key
-from storage.codec.entry import IDS, check_digest
-from storage.entry import DigestType
+from storage.entry.digest import DigestCheck, digester, master_key
+from storage.entry.format import IDS, check_digest
+from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from storage.codec.digest import Buffer
-    from storage.codec.survey import DigestSurvey
+    from storage.entry.digest import Buffer
+    from storage.entry.digest_inference import DigestSurvey
 
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """One for each ledger named, and one for all others."""
+    """One password for each ledger that was named, and one for all other ledgers."""
 
     by_ledger: Mapping[int, bytes] = field(default_factory=lambda: MappingProxyType({}))
     otherwise: bytes | None = None
@@ -34,7 +34,10 @@ class Passwords:
 
 
 def parse(texts: list[str]) -> Passwords:
-    """From the forms TEXT and LEDGER=TEXT; of two for the same ledger the later counts."""
+    """Parse texts of the forms TEXT and LEDGER=TEXT.
+
+    A later text replaces an earlier one for the same ledger.
+    """
     by_ledger: dict[int, bytes] = {}
     otherwise: bytes | None = None
     for text in texts:
@@ -51,7 +54,7 @@ def _bytes(text: str) -> bytes:
 
 
 class Keyring:
-    """Hands out a password only where something in the file proves it."""
+    """Returns the password of a ledger only if a record of the file proves that it is right."""
 
     def __init__(self, passwords: Passwords, complain: Callable[[str], None]) -> None:
         self._passwords = passwords
@@ -59,14 +62,14 @@ class Keyring:
         self._proven: set[int] = set()
         self._contradicted: dict[int, int] = {}
         self.misfits: set[int] = set()
-        """Ledgers whose password does not fit, each complained of once."""
+        """Ledgers whose password is wrong. Each was reported once."""
 
     def given(self, ledger_id: int) -> bytes | None:
-        """What was given for the ledger, right or wrong."""
+        """Return the password that the user gave for the ledger, right or wrong."""
         return self._passwords.of(ledger_id)
 
-    def saw_key(self, ledger_id: int, key: bytes, offset: int) -> None:
-        """A ledger-key record: it holds the master key that the right password gives."""
+    def note_key(self, ledger_id: int, key: bytes, offset: int) -> None:
+        """Compare the password with a ledger-key record: the right password gives its master key."""
         password = self._passwords.of(ledger_id)
         if password is None:
             return
@@ -76,7 +79,7 @@ class Keyring:
             self._contradicted.setdefault(ledger_id, offset)
 
     def saw_entry(self, data: Buffer, survey: DigestSurvey) -> None:
-        """An entry, known to the survey: the password is right if it verifies."""
+        """Try the password on an entry that the survey has seen: it is right if the entry verifies."""
         ledger_id, _ = IDS.unpack_from(data)
         password = self._passwords.of(ledger_id)
         if password is None or ledger_id in self._proven:
@@ -87,7 +90,7 @@ class Keyring:
             self._proven.add(ledger_id)
 
     def password_of(self, ledger_id: int) -> bytes | None:
-        """The proven password of a MAC ledger."""
+        """Return the password of a MAC ledger if it is proven. Report a wrong one once."""
         password = self._passwords.of(ledger_id)
         if password is None or ledger_id in self._proven:
             return password
@@ -101,5 +104,5 @@ class Keyring:
         if offset is None:
             why = "no entry of this file verifies with it"
         else:
-            why = f"the ledger key at offset {offset} belongs to another one"
-        return f"ledger {ledger_id}: the password does not fit: {why}; its entries stay unverified"
+            why = f"the ledger key at offset {offset} is that of another password"
+        return f"ledger {ledger_id}: wrong password: {why}; its entries stay unverified"

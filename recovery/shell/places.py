@@ -1,7 +1,7 @@
-"""From what a person types to directories and files.
+"""Finds directories and files from what the user types.
 
-A *current* directory holds the files themselves. A root, ours or a bookie's, has several below it:
-`journal/current`, `ledgers/current`.
+A *current* directory holds the files. The root of a store or of a bookie has several current directories in
+it: `journal/current`, `ledgers/current`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from recovery.shell.exits import CannotDo
-from storage import filenames
-from storage.filenames import FileKind
+from recovery.shell.exit_codes import CannotDo
+from storage.disk import filenames
+from storage.disk.filenames import FileKind
+from storage.disk.posix import is_locked_elsewhere
+from storage.entrylog import format as entrylog_format
+from storage.journal import format as journal_format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from storage.files import ReadFile
+    from storage.disk.files import ReadFile
 
 _JOURNALS = (FileKind.JOURNAL, FileKind.JOURNAL_DRAFT)
 _LOGS = (
@@ -28,7 +31,28 @@ _LOGS = (
 _LEDGERS = (*_LOGS, FileKind.LAST_MARK, FileKind.LAST_ID, FileKind.LEDGER_ROWS)
 
 
-class Place(NamedTuple):
+class _ListedKind(NamedTuple):
+    """A kind of file that a command lists."""
+
+    noun: str
+    command: str
+    name: str
+    magic: bytes
+    kinds: tuple[FileKind, ...]
+
+
+_JOURNAL = _ListedKind("journal", "journal", filenames.journal(0x1F), journal_format.MAGIC, _JOURNALS)
+_LOG = _ListedKind("entry log", "log", filenames.entry_log(0x1F), entrylog_format.MAGIC, _LOGS)
+_MAGIC_SIZE = 4
+
+
+def is_in_use(path: Path) -> bool:
+    """Return whether another process has the store at the path open."""
+    locks = path.glob(f"*/{filenames.CURRENT}/{filenames.INDEX}/{filenames.INDEX_LOCK}")
+    return any(map(is_locked_elsewhere, locks))
+
+
+class CurrentDirectory(NamedTuple):
     """A current directory, and the kinds of files in it."""
 
     path: Path
@@ -43,42 +67,42 @@ class Place(NamedTuple):
         return bool(self.kinds & frozenset(_LEDGERS)) or self._is_called(filenames.LEDGER_DIRECTORY)
 
     def _is_called(self, name: str) -> bool:
-        # An empty directory can still be told by its name.
+        # An empty directory is recognised by its name.
         path = self.path.resolve()
         return path.name == filenames.CURRENT and path.parent.name == name
 
 
-def current_directories(path: Path) -> list[Place]:
-    """The directories of files that a path means: those below it, or itself."""
+def current_directories(path: Path) -> list[CurrentDirectory]:
+    """Return the current directories in `path`, or `path` itself if there is none."""
     if not path.exists():
         raise CannotDo(f"no such directory: {path}")
     if not path.is_dir():
         raise CannotDo(f"not a directory: {path}")
     below = [path / filenames.CURRENT, *sorted(path.glob(f"*/{filenames.CURRENT}"))]
-    return [_look(found) for found in below if found.is_dir()] or [_look(path)]
+    return [_directory_at(found) for found in below if found.is_dir()] or [_directory_at(path)]
 
 
-def _look(path: Path) -> Place:
+def _directory_at(path: Path) -> CurrentDirectory:
     names = (filenames.parse(entry.name).kind for entry in path.iterdir())
-    return Place(path, frozenset(names) - {FileKind.UNKNOWN})
+    return CurrentDirectory(path, frozenset(names) - {FileKind.UNKNOWN})
 
 
 def journal_file(argument: str, directory: str) -> Path:
-    """The journal of that path or hexadecimal id."""
+    """Return the path of a journal that is named by its path or hexadecimal id."""
     return _file(argument, directory, "journal", filenames.journal)
 
 
 def log_file(argument: str, directory: str) -> Path:
-    """The entry log of that path or hexadecimal id."""
+    """Return the path of an entry log that is named by its path or hexadecimal id."""
     return _file(argument, directory, "entry log", filenames.entry_log)
 
 
 def any_file(argument: str, directory: str) -> Path:
-    """The file of that path, or of that name somewhere in the store."""
+    """Return the path of a file that is named by its path, or by its name if it is in the store."""
     path = Path(argument)
     if path.exists() or path.name != argument:
-        return _regular(path)
-    return _only_one(
+        return _regular_file(path)
+    return _single_match(
         [place.path / argument for place in current_directories(Path(directory))], argument, directory
     )
 
@@ -86,7 +110,7 @@ def any_file(argument: str, directory: str) -> Path:
 def _file(argument: str, directory: str, what: str, name_of: Callable[[int], str]) -> Path:
     path = Path(argument)
     if path.is_file() or path.name != argument:
-        return _regular(path)
+        return _regular_file(path)
     number = _hexadecimal(argument)
     if number is None:
         if path.suffix:
@@ -94,32 +118,48 @@ def _file(argument: str, directory: str, what: str, name_of: Callable[[int], str
         raise CannotDo(f"{argument} is neither a file nor the hexadecimal id of {_a(what)}")
     name = name_of(number)
     candidates = [place.path / name for place in current_directories(Path(directory))]
-    return _only_one(candidates, f"{what} {argument}", directory)
+    return _single_match(candidates, f"{what} {argument}", directory)
 
 
-def _only_one(candidates: list[Path], what: str, directory: str) -> Path:
+def _single_match(candidates: list[Path], what: str, directory: str) -> Path:
     found = [path for path in candidates if path.is_file()]
     if not found:
         raise CannotDo(f"no {what} in {directory}")
     if len(found) > 1:
-        raise CannotDo(f"{what} is in several directories, name the file: {', '.join(map(str, found))}")
+        raise CannotDo(
+            f"{what} is in several directories; give the path of one file: {', '.join(map(str, found))}"
+        )
     return found[0]
 
 
-def _regular(path: Path) -> Path:
+def _regular_file(path: Path) -> Path:
     if path.is_dir():
-        raise CannotDo(f"{path} is a directory: name a file, or list it with `ledgerstore files`")
+        raise CannotDo(f"{path} is a directory: give a file, or list the directory with `ledgerstore files`")
     if not path.exists():
         raise CannotDo(f"no such file: {path}")
     if not path.is_file():
-        raise CannotDo(f"{path} is no regular file")
+        raise CannotDo(f"{path} is not a regular file")
     return path
 
 
-def refuse_the_other_kind(file: ReadFile, magic: bytes, what: str, command: str) -> None:
-    """Says so when a journal is taken for an entry log, or the other way round."""
-    if file.read(0, len(magic)) == magic:
-        raise CannotDo(f"{file.name} is {_a(what)}: use `ledgerstore {command}`")
+def check_is_journal(path: Path, file: ReadFile) -> None:
+    """Raise an error if neither the first bytes nor the name of the file are those of a journal."""
+    _check_kind(path, file, _JOURNAL, _LOG)
+
+
+def check_is_log(path: Path, file: ReadFile) -> None:
+    """Raise an error if neither the first bytes nor the name of the file are those of an entry log."""
+    _check_kind(path, file, _LOG, _JOURNAL)
+
+
+def _check_kind(path: Path, file: ReadFile, expected: _ListedKind, other: _ListedKind) -> None:
+    magic = file.read(0, _MAGIC_SIZE)
+    if magic == other.magic:
+        raise CannotDo(f"{file.name} is {_a(other.noun)}: use `ledgerstore {other.command}`")
+    # The magic is missing. The header may be damaged or not written yet, so the name decides.
+    if magic != expected.magic and filenames.parse(path.name).kind not in expected.kinds:
+        why = f"neither its first bytes nor its name are those of one (such as {expected.name})"
+        raise CannotDo(f"{path} is not {_a(expected.noun)}: {why}")
 
 
 def _hexadecimal(text: str) -> int | None:
@@ -131,3 +171,13 @@ def _hexadecimal(text: str) -> int | None:
 
 def _a(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
+def check_exists(path: str) -> None:
+    if not Path(path).exists():
+        raise CannotDo(f"no such file or directory: {path}")
+
+
+def size_of(paths: Iterable[str]) -> int:
+    """Return the total size of all files in the directories, as far as they can be read."""
+    return sum(one.stat().st_size for path in paths for one in Path(path).rglob("*") if one.is_file())

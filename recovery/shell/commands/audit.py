@@ -1,0 +1,407 @@
+"""`ledgerstore audit`: check every byte of many stores, on one machine or on Spark, and write a report.
+
+The rows are findings, as `ledgerstore verify` lists them, with the column `store` if there are several
+stores. The rows of --self-test:
+
+fault                     the kind of fault
+planted                   how many were planted, each in a fresh copy of the store
+found                     after how many of them the audit reported any problem
+located                   after how many of them it reported that fault at its exact place, and nothing else
+missed                    after how many of them it did not
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from recovery.shell import options
+from recovery.shell.exit_codes import (
+    CannotDo,
+    Exit,
+    NotInstalled,
+    check_installed,
+    say,
+    termination_as_interrupt,
+)
+from recovery.shell.options import worker_count
+from recovery.shell.output import Column, Form, RowTone, counted, number_column, row_writer
+from recovery.shell.places import check_exists, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from recovery.audit.engines.task import TaskEngine
+    from recovery.audit.faults.self_test import FaultScore, SelfTest
+    from recovery.audit.model.audit_report import AuditReport
+    from recovery.audit.pipeline.ensemble_file import Replicas
+    from recovery.audit.pipeline.request import CacheOptions
+    from recovery.shell.output import Row
+    from recovery.shell.passwords import Passwords
+
+
+AUTO, LOCAL, SPARK = ENGINES = ("auto", "local", "spark")
+
+_SHOWN_MAX = 40
+_MB = 1_000_000
+
+
+@click.command()
+@click.argument("stores", metavar="[STORE]...", nargs=-1)
+@click.option("--engine", type=click.Choice(ENGINES), default="auto", help="Where to run.  [default: auto]")
+@click.option("--out", metavar="DIR", help="Directory for the report.  [default: audit-TIME]")
+@click.option("--since", metavar="REPORT", help="Skip entry logs that the audit in REPORT found sound.")
+@click.option(
+    "--reread", type=click.FloatRange(0, 100), metavar="%", help="Percentage of those logs to read again."
+)
+@click.option("--resume", is_flag=True, help="Continue the interrupted audit in --out.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MB/S",
+    help="Maximum number of megabytes to read per second.",
+)
+@click.option(
+    "--replicas", metavar="FILE", help="JSON file with the ensembles to compare; audits their stores too."
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of worker processes.  [default: CPUs]"
+)
+@click.option("--master", metavar="URL", help="Spark master.  [default: local[*], or that of spark-submit]")
+@click.option("--self-test", is_flag=True, help="Damage copies of small stores and check what is found.")
+@options.passwords
+@click.option("--json", "is_json", is_flag=True, help="Print the summary as JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    stores: tuple[str, ...],
+    engine: str,
+    out: str | None,
+    since: str | None,
+    reread: float | None,
+    resume: object,
+    rate: float | None,
+    replicas: str | None,
+    jobs: int | None,
+    master: str | None,
+    self_test: object,
+    passwords: Passwords,
+    is_json: object,
+) -> None:
+    """Check every byte of many stores, also on Spark, and write a report.
+
+    Each STORE is a store, which another process may have open, or a bookie's directory. It is checked as
+    `verify` checks it, with hard links as `verify --help` describes them. The report in DIR consists of
+    findings.parquet, runs.parquet, parts.parquet, summary.json and report.html. The page draws every file to
+    scale with its findings, the space that each ledger takes, and the live and dead bytes of each log. For
+    each finding it names the command that shows the place.
+
+    The engine is `local`, which runs processes on this machine, or `spark`. `auto` uses Spark for 20 GB or
+    more, or if --master is given. Spark needs Java 17. Both engines report the same findings.
+
+    A complete entry log never changes. With --since, such a log is read again only if its file differs from
+    the one that the earlier audit saw. Bytes that rot after that audit are then not detected, so read
+    everything from time to time.
+
+    FILE states the stores, the write quorum and the ack quorum of each ledger. Entries with too few copies,
+    entries on a wrong store, and copies that differ are findings, too.
+
+    Needs numpy and pyarrow, and for Spark pyspark: pip install 'ledgerstore[audit]'.
+
+    \b
+    Examples:
+      ledgerstore audit /data/bookie1 /data/bookie2 --out /var/audits/monday
+      ledgerstore audit /data/store --since /var/audits/monday --rate 100
+      ledgerstore audit --replicas ensembles.json --engine spark --master spark://host:7077
+      ledgerstore audit --self-test
+    """
+    check_installed("audit", "audit", "numpy", "pyarrow")
+    engine_options = EngineOptions(engine, jobs, master, rate and rate * _MB)
+    if self_test:
+        ctx.exit(_run_self_test(stores, engine_options, passwords, Form.JSON if is_json else Form.TABLE))
+    if not stores and replicas is None:
+        stores = options.store_from_environment()
+        if not stores:
+            raise click.UsageError("give a STORE, or --replicas FILE")
+    if resume and out is None:
+        raise click.UsageError("--resume needs --out, the directory of the audit to continue")
+    order = AuditOrder(
+        stores, replicas, engine_options, passwords, report_directory(out), since, (reread or 0) / 100, resume
+    )
+    report = run_audit(order)
+    _show_report(report, Form.JSON if is_json else Form.TABLE)
+    from recovery.audit.report import figures
+
+    say(f"report: {order.place / 'report.html'}")
+    say(f"audit: {figures.verdict(report)}")
+    ctx.exit(Exit.CLEAN if figures.is_clean(report) else Exit.FINDINGS)
+
+
+def _run_self_test(
+    paths: tuple[str, ...], engine_options: EngineOptions, passwords: Passwords, form: Form
+) -> Exit:
+
+    if len(paths) > 1:
+        raise click.UsageError("--self-test takes at most one STORE")
+    path = paths[0] if paths else None
+    if path is not None:
+        check_exists(path)
+    with started_engine(engine_options, 0) as (engine, _):
+        return run_self_test(path, engine, passwords, form)
+
+
+def _show_report(report: AuditReport, form: Form) -> None:
+    from recovery.audit.report import figures
+    from recovery.audit.report.summary import summary
+    from recovery.shell.listing.finding import coloured_finding_row, finding_columns, password_misfit
+
+    if form is Form.JSON:
+        json.dump(summary(report), sys.stdout, ensure_ascii=False)
+        click.echo()
+        return
+    wrong = [finding for finding in report.findings if finding.is_wrong]
+    if wrong:
+        out = row_writer(form, finding_columns(len(report.stores)))
+        for finding in islice(wrong, _SHOWN_MAX):
+            out.row(coloured_finding_row(finding))
+        out.end()
+    if len(wrong) > _SHOWN_MAX:
+        say(f"and {len(wrong) - _SHOWN_MAX:,} more: the report has all of them")
+    for store, what in figures.not_covered(report):
+        say(f"not covered: {store}: {what}")
+    for ledger_id in report.wrong_password_ledgers:
+        say(password_misfit(ledger_id))
+
+
+_PARTS = "parts"
+
+
+class AuditOrder(NamedTuple):
+    """The arguments of the command."""
+
+    paths: tuple[str, ...]
+    replicas: str | None
+    engine_options: EngineOptions
+    passwords: Passwords
+    place: Path
+    since: str | None
+    reread: float
+    is_resumed: object
+
+
+def report_directory(out: str | None) -> Path:
+    """Return the directory of the report.
+
+    Check before the audit, which may take hours, that it can be made.
+    """
+    now = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
+    chosen = Path(out or f"audit-{now}")
+    nearest = next(path for path in (chosen, *chosen.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise CannotDo(f"not a directory: {nearest}")
+    return chosen
+
+
+def run_audit(order: AuditOrder) -> AuditReport:
+    """Run the audit and write its report."""
+    from recovery.audit.report import writer
+    from storage.errors import StoreError
+
+    for path in order.paths:
+        check_exists(path)
+    try:
+        with termination_as_interrupt():
+            report = _audit_report(order)
+            writer.write(report, order.place)
+    except StoreError as error:
+        raise CannotDo(str(error)) from error
+    except KeyboardInterrupt:
+        say(f"audit: stopped before the end; continue with --resume --out {order.place}")
+        raise
+    return report
+
+
+def _audit_report(order: AuditOrder) -> AuditReport:
+    from recovery.audit.digests.policy import DigestPolicy
+    from recovery.audit.pipeline import ensemble_file
+    from recovery.audit.pipeline.password_check import run_audit_with_valid_passwords
+    from recovery.audit.pipeline.request import AuditRequest
+    from recovery.shell.output import AuditProgressBar
+
+    replicas = None if order.replicas is None else ensemble_file.load(order.replicas)
+    policy = DigestPolicy(passwords=order.passwords.by_ledger, password=order.passwords.otherwise)
+    cache_options = _cache_options(order)
+    size = size_of(_all_paths(order.paths, replicas))
+    argv = ("ledgerstore", *sys.argv[1:])
+    with started_engine(order.engine_options, size) as (engine, jobs), AuditProgressBar() as watch:
+        return run_audit_with_valid_passwords(
+            AuditRequest(order.paths, policy, engine, jobs, replicas, watch, cache_options, argv)
+        )
+
+
+def _cache_options(order: AuditOrder) -> CacheOptions:
+    from recovery.audit.pipeline.request import CacheOptions
+
+    since = None if order.since is None else Path(order.since)
+    if since is not None and not (since / _PARTS).is_dir():
+        raise CannotDo(
+            f"{since} is not the report of an audit that can be continued: it has no {_PARTS} directory"
+        )
+    if order.is_resumed and not (order.place / _PARTS).is_dir():
+        say(f"{order.place} holds nothing to resume: everything is read")
+    return CacheOptions(order.place, since, order.reread, bool(order.is_resumed))
+
+
+def _all_paths(paths: tuple[str, ...], replicas: Replicas | None) -> set[str]:
+    return {*paths, *(replicas.stores.values() if replicas else ())}
+
+
+_SPARK_PAYS = 20 << 30
+"""For fewer bytes, processes on one machine end before Spark has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """The options that choose the engine."""
+
+    engine: str = AUTO
+    jobs: int | None = None
+    master: str | None = None
+    rate_max: float | None = None
+
+
+@contextmanager
+def started_engine(engine_options: EngineOptions, size: int) -> Iterator[tuple[TaskEngine, int]]:
+    """Yield the engine for an input of `size` bytes, and the number of tasks that it runs at once."""
+    if _runs_on_spark(engine_options, size):
+        with _spark_engine(engine_options) as engine:
+            yield engine
+        return
+    from recovery.audit.engines.local import Pool
+
+    jobs = worker_count(size, engine_options.jobs)
+    yield Pool(jobs, engine_options.rate_max), jobs
+
+
+def _runs_on_spark(engine_options: EngineOptions, size: int) -> bool:
+    if engine_options.engine != AUTO:
+        return engine_options.engine == SPARK
+    return engine_options.master is not None or (size >= _SPARK_PAYS and _has_spark())
+
+
+def _has_spark() -> bool:
+    """Return whether Spark and a Java for it are installed.
+
+    If not, say so: the audit then runs without Spark.
+    """
+    if find_spec("pyspark") is None:
+        say("Spark is not installed: the audit runs in processes on this machine")
+        return False
+    from recovery.audit.spark.java import SparkUnavailable, find_java
+
+    try:
+        find_java()
+    except SparkUnavailable as error:
+        say(f"{error}; the audit runs in processes on this machine")
+        return False
+    return True
+
+
+@contextmanager
+def _spark_engine(engine_options: EngineOptions) -> Iterator[tuple[TaskEngine, int]]:
+    if find_spec("pyspark") is None:
+        raise NotInstalled("--engine spark needs pyspark: pip install 'ledgerstore[audit]'")
+    from recovery.audit.spark.engine import SparkEngine, SparkFailed
+    from recovery.audit.spark.java import SparkUnavailable
+    from recovery.audit.spark.session import open_context
+
+    # An interrupt while py4j talks to Java makes it log a traceback. The user knows of the interrupt, so drop
+    # it.
+    logging.getLogger().addHandler(logging.NullHandler())
+    master = engine_options.master or (f"local[{engine_options.jobs}]" if engine_options.jobs else None)
+    try:
+        context = open_context(master)
+    except SparkUnavailable as error:
+        raise CannotDo(f"{error}; `--engine local` works without it") from error
+    try:
+        yield SparkEngine(context, engine_options.rate_max), context.defaultParallelism
+    except SparkFailed as error:
+        raise StoppedEarly(str(error)) from error
+    finally:
+        context.stop()
+
+
+class StoppedEarly(CannotDo):
+    """The audit had begun, and could not continue."""
+
+    exit_code = Exit.PARTLY
+
+
+_COLUMNS = [
+    Column("fault"),
+    number_column("planted"),
+    number_column("found", rank=1),
+    number_column("located"),
+    number_column("missed"),
+]
+_MISSES_MAX = 5
+
+
+def run_self_test(path: str | None, engine: TaskEngine, passwords: Passwords, form: Form) -> Exit:
+    """Plant faults in copies of the store at the path, or of small stores made here, and audit each copy."""
+    from recovery.audit.faults.self_test import Trials, self_test
+    from recovery.shell.output import StageProgressBar
+
+    stage = StageProgressBar("planting")
+
+    def show(done: int, total: int) -> None:
+        if stage.is_due:
+            stage.show(done / total, f"{done} of {total} faults")
+
+    trials = Trials(engine=engine, passwords=passwords.by_ledger, password=passwords.otherwise, watch=show)
+    try:
+        tested = self_test(None if path is None else Path(path), trials)
+    finally:
+        stage.end()
+    _show_scores(tested, form)
+    return Exit.CLEAN if tested.is_passed else Exit.FINDINGS
+
+
+def _show_scores(tested: SelfTest, form: Form) -> None:
+    out = row_writer(form, _COLUMNS)
+    for score in tested.scores:
+        tone: Row = {"tone": RowTone.BAD.value if score.missed else RowTone.GOOD.value}
+        out.row(_row(score) | (tone if form is Form.TABLE else {}))
+    out.end()
+    for miss in tested.misses[:_MISSES_MAX]:
+        say(f"missed: {miss}")
+    for alarm in tested.false_alarms[:_MISSES_MAX]:
+        say(f"false alarm: {alarm.kind} {alarm.place} {alarm.detail}")
+    say(f"planted in {tested.what}")
+    say(f"self-test: {_verdict(tested)}")
+
+
+def _row(score: FaultScore) -> Row:
+    return {
+        "fault": score.fault.value,
+        "planted": score.planted,
+        "found": score.found,
+        "located": score.located,
+        "missed": score.missed,
+    }
+
+
+def _verdict(tested: SelfTest) -> str:
+    located = f"{tested.located} of {counted(tested.planted, 'fault')} found at their exact place"
+    alarms = counted(len(tested.false_alarms), "false alarm") if tested.false_alarms else "no false alarm"
+    return f"{located}, {alarms}"

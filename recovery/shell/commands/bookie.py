@@ -1,0 +1,323 @@
+"""`ledgerstore bookie`: a store as a bookie of a BookKeeper cluster."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recovery.shell import options
+from recovery.shell.exit_codes import CannotDo, StoreRefused, check_installed, listening, say
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+    from storage.aio.bookie import AsyncBookie
+    from storage.cluster.bookie.config import BookieConfig, BookieOptions
+    from storage.cluster.bookie.identity import BookieIdentity
+    from storage.cluster.metadata.address import MetadataAddress
+    from storage.cluster.tls import TlsContexts
+    from storage.config import StoreConfig
+
+_PAUSE_OF_A_SCAN_S = 0.1
+"""The pause between a hundred reads of the metadata, so that a scan asks for a thousand nodes a second."""
+
+_FAILURE_POLL_S = 0.5
+"""How often to look whether the store has failed."""
+
+
+@click.command()
+@click.argument("store", metavar="[STORE]", required=False, envvar=options.STORE_VARIABLE)
+@click.option(
+    "--conf", metavar="FILE", help="Read a Java bookie's configuration file. Options decide against it."
+)
+@click.option(
+    "--metadata",
+    metavar="URI",
+    envvar="LEDGERSTORE_METADATA",
+    help="The cluster, such as zk://localhost:2181/ledgers. The default is $LEDGERSTORE_METADATA.",
+)
+@click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="The port; 0 for any, which needs --bookie-id.  [default: 3181]",
+)
+@click.option("--advertised", metavar="HOST", help="The address that clients get, if it is another one.")
+@click.option("--bookie-id", metavar="ID", help="The name in the cluster. The default is HOST:PORT.")
+@click.option(
+    "--session-timeout",
+    type=click.FloatRange(0.1, 3600),
+    metavar="SECONDS",
+    help="How long the cluster waits for this bookie before it is lost.  [default: 10]",
+)
+@click.option(
+    "--collect-every",
+    type=click.FloatRange(0.1, 1e7),
+    metavar="SECONDS",
+    help="How often to look for ledgers that the metadata no longer have; the second look deletes them."
+    "  [default: 900]",
+)
+@click.option("--tls-certificate", metavar="FILE", help="Offer TLS with this certificate chain (PEM).")
+@click.option("--tls-key", metavar="FILE", help="The key of the certificate, if it is in another file.")
+@click.option("--tls-client-ca", metavar="FILE", help="Ask clients for certificates signed by these (PEM).")
+@click.option(
+    "--tls-clients",
+    type=click.Choice(["required", "optional"]),
+    default="required",
+    show_default=True,
+    help="Whether each client with TLS must have a certificate.",
+)
+@click.option("--require-tls", is_flag=True, help="Refuse requests in plain text.")
+@click.option(
+    "--authorized-role",
+    "roles",
+    multiple=True,
+    metavar="ROLE",
+    help="Only serve clients whose certificates name one of these roles. May be repeated.",
+)
+@click.option(
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    help="The port of /metrics, /healthz and /state; 0 for any. Without it there is no HTTP.",
+)
+@click.option(
+    "--http-host",
+    help="The address of that port. HTTP has neither TLS nor passwords: see docs/bookie.md."
+    "  [default: 127.0.0.1]",
+)
+def command(conf: str | None, **given: Any) -> None:
+    """Run a bookie on one directory, until SIGTERM or Ctrl-C.
+
+    Clients of Apache BookKeeper and Pulsar use it like a Java bookie, with both versions of the protocol. The
+    directory is made if it does not exist. A cookie in it and one in the metadata say that they belong
+    together: a bookie that has lost its directory, or that has got another cluster's, does not start.
+
+    The line `serves clients on HOST:PORT` on stderr says that the bookie is registered. SIGTERM unregisters
+    it, answers what it has taken, and closes the store.
+
+    --conf reads the keys of a Java bookie's bk_server.conf, with their units; docs/bookie.md lists their
+    effect. Keys without an effect are named. A key is refused if the bookie would be less safe without it.
+
+    \b
+    Examples:
+      ledgerstore metadata serve /data/metadata
+      ledgerstore cluster init zk://localhost:2181/ledgers
+      ledgerstore bookie /data/bookie-1 --metadata zk://localhost:2181/ledgers --port 3181
+      ledgerstore bookie /data/bookie-1 --conf bk_server.conf
+    """
+    import asyncio
+
+    from storage.cluster.bookie import config as bookie_config
+    from storage.cluster.bookie.identity import BookieIdentity
+    from storage.cluster.metadata.address import parse_address
+    from storage.cluster.metadata.registration import is_bookie_id
+    from storage.cluster.tls import TlsContexts
+    from storage.config import StoreConfig
+    from storage.disk.posix import PosixDirectory
+    from storage.errors import CorruptionError, StoreError
+
+    try:
+        said, store_config = _options(given), StoreConfig()
+        if conf is not None:
+            found = bookie_config.load(conf, said, socket.getfqdn)
+            said, store_config = found.options, found.store_config
+            for remark in found.remarks:
+                say(remark)
+        wanted = said.over(_environment())
+        if conf is None and (wanted.store is None or wanted.metadata is None):
+            raise click.UsageError(
+                "a bookie needs STORE and --metadata, or a configuration file that has both (--conf)"
+            )
+        config = wanted.complete()
+        if config.http_port is not None:
+            check_installed("bookie --http-port", "cluster", "prometheus_client")
+        if config.bookie_id is None and config.port == 0:
+            raise click.UsageError(
+                "--port 0 needs --bookie-id, because the id must be the same at each start"
+            )
+        shown = f"{config.shown_host}:{config.port}"
+        name = config.bookie_id or shown
+        if not is_bookie_id(name):
+            raise click.UsageError(f"{name!r} is no id of a bookie: letters, digits, and . : - _ @")
+        others = {f"{socket.gethostname()}:{config.port}", shown} - {name} if config.bookie_id else ()
+        identity = BookieIdentity(name, tuple(others), PosixDirectory(config.store))
+        tls = None if config.tls is None else TlsContexts(config.tls)
+        for warning in config.warnings:
+            say(f"warning: {warning}")
+        asyncio.run(_run(config, store_config, identity, parse_address(config.metadata), tls))
+        say("bookie: stopped")
+    except CorruptionError as error:
+        raise StoreRefused(str(error)) from error
+    except StoreError as error:
+        raise CannotDo(str(error)) from error
+
+
+def _options(given: Mapping[str, Any]) -> BookieOptions:
+    """Return what the command line says, without the environment, because a file decides against that."""
+    from storage.cluster.bookie.access import Channels
+    from storage.cluster.bookie.config import BookieOptions
+    from storage.cluster.tls import ClientCertificates, TlsConfig
+
+    source = click.get_current_context().get_parameter_source
+    ambient = click.core.ParameterSource.ENVIRONMENT
+    tls = None
+    if certificate := given["tls_certificate"]:
+        clients = ClientCertificates.NOT_ASKED
+        if given["tls_client_ca"]:
+            clients = ClientCertificates[given["tls_clients"].upper()]
+        tls = TlsConfig(given["tls_key"] or certificate, certificate, given["tls_client_ca"], clients)
+    elif given["tls_key"] or given["tls_client_ca"]:
+        raise click.UsageError("--tls-key and --tls-client-ca need --tls-certificate")
+    return BookieOptions(
+        None if source("store") is ambient else given["store"],
+        None if source("metadata") is ambient else given["metadata"],
+        given["host"],
+        given["port"],
+        given["advertised"],
+        given["bookie_id"],
+        given["session_timeout"],
+        given["collect_every"],
+        http_host=given["http_host"],
+        http_port=given["http_port"],
+        tls=tls,
+        channels=Channels.TLS_ONLY if given["require_tls"] else None,
+        roles=frozenset(given["roles"]) or None,
+    )
+
+
+def _environment() -> BookieOptions:
+    from storage.cluster.bookie.config import BookieOptions
+
+    params = click.get_current_context().params
+    return BookieOptions(params["store"], params["metadata"])
+
+
+def _http_address(config: BookieConfig, port: int) -> tuple[str, int]:
+    """Return the address of HTTP that others get, for the port on which it listens."""
+    with suppress(ValueError):  # a name is shown as it is
+        if ip_address(config.http_host).is_unspecified:
+            return config.shown_host, port
+    return config.http_host, port
+
+
+async def _run(
+    config: BookieConfig,
+    store_config: StoreConfig,
+    identity: BookieIdentity,
+    cluster: MetadataAddress,
+    tls: TlsContexts | None,
+) -> None:
+    import asyncio
+    import resource
+    import signal
+    from functools import partial
+
+    from recovery import open_async_store
+    from recovery.directory.layout import Layout, load_cookie, load_store_id
+    from storage.cluster.bookie import identity as cookies
+    from storage.cluster.bookie.connection import ConnectionLimits
+    from storage.cluster.bookie.deleted_ledgers import LedgerDeletion
+    from storage.cluster.bookie.http import HttpServer
+    from storage.cluster.bookie.membership import Membership, delete_repeatedly, service_info
+    from storage.cluster.bookie.over_replicated import OverReplication
+    from storage.cluster.bookie.server import BookieServer, ServerLimits
+    from storage.cluster.metadata.cookies import CookieDecision, Ledgers
+    from storage.cluster.metadata.registration import BookieMode
+    from storage.cluster.zookeeper.client import ClientConfig, connect
+
+    # Each connection is a file. The usual limit, 1024, is for processes that ask for no more.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    client = ClientConfig(cluster.hosts, config.session_timeout_s)
+    layout = Layout(identity.root)
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    # 1. The cookies, before anything is made in the directory.
+    async with connect(client) as znodes:
+        decision = await cookies.decide(znodes, cluster.root, identity, Ledgers.NONE)
+    # 2. The store. Opening it is a recovery.
+    async with open_async_store(identity.root.path, store_config) as store:
+        say(str(store.opened))
+        if decision is not CookieDecision.START:
+            ledgers = Ledgers.SOME if await store.ledgers() else Ledgers.NONE
+            store_id = load_store_id(layout).hex()
+            async with connect(client) as znodes:
+                decision = await cookies.decide(znodes, cluster.root, identity, ledgers)
+                await cookies.stamp(znodes, cluster.root, identity, decision, store_id)
+        # 3. Listen, and only then register, so that a client that learns of the bookie can connect.
+        bookie = store.bookie
+        membership = Membership(
+            partial(connect, client),
+            cluster.root,
+            identity.bookie_id,
+            config.session_timeout_s,
+            lambda: BookieMode.READ_ONLY if bookie.refuses_adds else BookieMode.WRITABLE,
+        )
+        limits = ServerLimits(ConnectionLimits(config.frame_size_max), batch_size_max=config.batch_size_max)
+        check_first, timeout_s = membership.check_first, store_config.throttle_timeout_s
+        server = BookieServer(bookie, store.path, timeout_s, check_first, limits, config.policy, tls)
+        instance_id = load_cookie(layout.ledgers).instance_id
+        deletions = (
+            LedgerDeletion(bookie, instance_id),
+            OverReplication(
+                bookie,
+                identity.bookie_id,
+                instance_id,
+                server.adds,
+                asyncio.get_running_loop().time,
+                partial(asyncio.sleep, _PAUSE_OF_A_SCAN_S),
+                config.over_replicated_every_s,
+            ),
+        )
+        pages = None
+        if config.http_port is not None:
+            from storage.cluster.bookie.status import BookieStatus
+
+            pages = HttpServer(BookieStatus(identity.bookie_id, store, server, membership, deletions).pages)
+        with listening(config.host, config.port, "--"):
+            port = await server.listen(config.host, config.port)
+        try:
+            shown = None
+            if config.http_port is not None and pages is not None:
+                with listening(config.http_host, config.http_port, "--http-"):
+                    http_port = await pages.listen(config.http_host, config.http_port)
+                shown = _http_address(config, http_port)
+                say(f"metrics and state on http://{config.http_host}:{http_port}")
+            await membership.register(service_info(config.shown_host, port, shown))
+            say(f"bookie {identity.bookie_id} serves clients on {config.host}:{port}")
+            deleting = asyncio.create_task(delete_repeatedly(deletions, membership, config.collect_every_s))
+            failure = await _end_of_service(stopped, bookie)
+            deleting.cancel()
+        finally:
+            # 4. Unregister first, so that no new writer chooses this bookie; then answer what was taken.
+            try:
+                await membership.unregister()
+            finally:
+                await server.stop()
+                if pages is not None:
+                    await pages.stop()
+    if failure is not None:
+        raise CannotDo(f"the store has failed, and so the bookie has stopped: {failure}")
+
+
+async def _end_of_service(stopped: asyncio.Event, bookie: AsyncBookie) -> BaseException | None:
+    """Return when the bookie has to stop: the error that has stopped its store, or `None` for a signal.
+
+    A bookie that goes on without writing would stay registered, and answer each add with an error.
+    """
+    import asyncio
+
+    while bookie.failure is None:
+        try:
+            async with asyncio.timeout(_FAILURE_POLL_S):
+                await stopped.wait()
+        except TimeoutError:
+            continue
+        return None
+    return bookie.failure

@@ -1,0 +1,129 @@
+"""`ledgerstore verify`: check every byte of a store or of one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recovery.shell import options
+from recovery.shell.exit_codes import CannotDo, Exit, check_installed, say
+from recovery.shell.options import worker_count
+from recovery.shell.output import Form, row_writer
+from recovery.shell.places import check_exists, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from recovery.audit.engines.progress import AuditProgress
+    from recovery.audit.model.audit_report import AuditReport
+    from recovery.shell.passwords import Passwords
+
+_SEVERITIES = ("error", "warning", "information")
+
+
+@click.command()
+@click.argument("store", metavar="[STORE|FILE]", default=".", envvar=options.STORE_VARIABLE)
+@click.option(
+    "--severity",
+    type=click.Choice(_SEVERITIES),
+    default="information",
+    help="Minimum severity to show.  [default: information]",
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of worker processes.  [default: CPUs]"
+)
+@options.passwords
+@options.output
+@click.pass_context
+def command(
+    ctx: click.Context, store: str, severity: str, jobs: int | None, passwords: Passwords, form: Form
+) -> None:
+    """Check every byte of a store or of a file, and list what is wrong.
+
+    STORE is a store, which another process may have open, or a bookie's directory. FILE is a journal, an
+    entry log, a lastMark, a ledgers.rows or a VERSION. Every digest is checked, and journals, marks, entry
+    logs, their ledgers maps and the index are compared with each other.
+
+    No file of the store is changed. If another process has it open, hard links to its files are made in
+    STORE/audit.links and removed at the end. Links that a killed run has left are removed by the next run.
+    The index is copied to the directory for temporary files (TMPDIR).
+
+    COUNT is a number of entries, rows or bytes, depending on the kind of finding; `ledgerstore explain KIND`
+    says what the kind means and what to do. Rows of severity information, such as a torn tail after a crash
+    or a gap, report nothing wrong. Entries without a digest, and MACs without a password, cannot be checked;
+    the last line counts them.
+
+    Needs numpy: pip install 'ledgerstore[fast]'.
+
+    \b
+    Examples:
+      ledgerstore verify /data/store
+      ledgerstore verify /data/bookie --password-file secrets --severity warning
+      ledgerstore verify /data/bookie/ledgers/current/1f.log --json | jq '.[].look'
+    """
+    check_installed("verify", "fast", "numpy")
+    check_exists(store)
+    report = _report(store, passwords, jobs)
+    _show(report, _SEVERITIES.index(severity), form)
+    from recovery.audit.report import figures
+
+    say(f"verify: {figures.verdict(report)}")
+    ctx.exit(Exit.CLEAN if figures.is_clean(report) else Exit.FINDINGS)
+
+
+def _report(path: str, passwords: Passwords, jobs: int | None) -> AuditReport:
+    from recovery.shell.output import AuditProgressBar
+    from storage.errors import StoreError
+
+    check = _check_store if Path(path).is_dir() else _check_file
+    try:
+        with AuditProgressBar() as watch:
+            return check(path, passwords, jobs, watch)
+    except StoreError as error:
+        raise CannotDo(str(error)) from error
+
+
+def _check_store(
+    path: str, passwords: Passwords, jobs: int | None, watch: Callable[[AuditProgress], None]
+) -> AuditReport:
+    from recovery.audit.digests.policy import DigestPolicy
+    from recovery.audit.engines.local import Pool
+    from recovery.audit.pipeline.password_check import run_audit_with_valid_passwords
+    from recovery.audit.pipeline.request import AuditRequest
+
+    count = worker_count(size_of([path]), jobs)
+    policy = DigestPolicy(passwords=passwords.by_ledger, password=passwords.otherwise)
+    return run_audit_with_valid_passwords(AuditRequest((path,), policy, Pool(count), count, watch=watch))
+
+
+def _check_file(
+    path: str, passwords: Passwords, _: int | None, watch: Callable[[AuditProgress], None]
+) -> AuditReport:
+    from recovery.audit.digests.policy import DigestPolicy
+    from recovery.audit.pipeline.single_file import audit_file
+
+    policy = DigestPolicy(passwords=passwords.by_ledger, password=passwords.otherwise)
+    return audit_file(Path(path), policy, watch)
+
+
+def _show(report: AuditReport, severity_max: int, form: Form) -> None:
+    from recovery.shell.listing.finding import (
+        coloured_finding_row,
+        finding_columns,
+        finding_row,
+        password_misfit,
+    )
+
+    out = row_writer(form, finding_columns(len(report.stores)))
+    describe = coloured_finding_row if form is Form.TABLE else finding_row
+    for finding in report.findings:
+        if finding.severity <= severity_max:
+            out.row(describe(finding))
+    out.end()
+    for store in report.stores:
+        for what in store.coverage.not_covered:
+            say(f"not covered: {what}")
+    for ledger_id in report.wrong_password_ledgers:
+        say(password_misfit(ledger_id))
