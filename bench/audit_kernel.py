@@ -1,10 +1,10 @@
-"""The audit's kernel against C: entry logs read, verified and told as runs, by one process.
+"""Compares the audit's kernel with C: one process reads entry logs, verifies them and returns runs.
 
-C goes from record to record, sums each with the processor's instruction and compares: `raw_records` in
-raw.c, plain C in one lane. A loop in Python does the same with the crc32c package. Both only verify; the
-kernel makes runs and fingerprints too. Everything is in the page cache, and all take their turn in each
-round. Rates are by processor time, which on a quiet machine is all the time there is, and do not suffer from
-what else runs. A share is the median of the rounds' own shares.
+The C function `raw_records` in raw.c goes from record to record and compares the CRC-32C of each, computed
+with the instruction of the processor. A loop in Python does the same with the crc32c package. Both only
+verify; the kernel also makes runs and fingerprints. All files are in the page cache, and the contenders take
+turns in each round. Rates are by processor time, so that other programs do not affect them. A share is the
+median of the shares of the rounds.
 
     make bench-audit                       python bench/audit_kernel.py --quick
 """
@@ -23,44 +23,44 @@ from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from typing import TYPE_CHECKING
 
-import audit_logs
-import raw
-from audit_logs import Shape
+from contenders import raw
+from contenders.raw_scan import why_unavailable
 from crc32c import crc32c
-from raw_scan import why_not
+from studies import audit_sample_logs
+from studies.audit_sample_logs import LogShape
 
-from recovery.audit.log_scan import ScanLog
-from recovery.audit.task import Pace
-from recovery.audit.ways import Ways
-from storage.codec.entry import HEAD
-from storage.codec.entrylog import HEADER_SIZE
-from storage.entry import DigestType
-from storage.posix_files import open_file
+from recovery.audit.digests.policy import DigestPolicy
+from recovery.audit.engines.task import ReadThrottle
+from recovery.audit.scan.entry_log import ScanLog
+from storage.disk.posix import open_file
+from storage.entry.format import HEAD
+from storage.entry.model import DigestType
+from storage.entrylog.format import HEADER_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SHAPES = (
-    Shape("1 KB", 1024, 1025, 0.85),
-    Shape("100 B", 100, 101, 0.3),
-    Shape("50-2000 B", 50, 2001),
-    Shape("1 KB, sorted", 1024, 1025, is_sorted=True),
-    Shape("100 B, sorted", 100, 101, is_sorted=True),
+    LogShape("1 KB", 1024, 1025, 0.85),
+    LogShape("100 B", 100, 101, 0.3),
+    LogShape("50-2000 B", 50, 2001),
+    LogShape("1 KB, sorted", 1024, 1025, is_sorted=True),
+    LogShape("100 B, sorted", 100, 101, is_sorted=True),
 )
 _BLOCK = 2 << 20
 _LOOP_SIZE = 64 << 20
-"""The loop is so slow that a part tells enough."""
+"""The loop is slow, so a part of the log is enough."""
 
 _MEMORY_MAX = 300 << 20
 _STATUS = Path("/proc/self/status")
 
 
 def kernel(path: Path) -> float:
-    """Bytes a second."""
+    """Return the bytes per second of the kernel."""
     size = path.stat().st_size
-    task = ScanLog(str(path), 1, 0, size, Ways(presumed=DigestType.CRC32C))
+    task = ScanLog(str(path), 1, 0, size, DigestPolicy(presumed=DigestType.CRC32C))
     start = time.process_time()
-    part = task.run(Pace())
+    part = task.run(ReadThrottle())
     seconds = time.process_time() - start
     assert part.exit == size, part.stop
     assert not part.flaws, part.flaws[:3]
@@ -68,7 +68,7 @@ def kernel(path: Path) -> float:
 
 
 def in_c(path: Path, library: ctypes.CDLL) -> float:
-    """The same."""
+    """Return the bytes per second of the C function."""
     elapsed, count, wrong = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
     results = (ctypes.byref(elapsed), ctypes.byref(count), ctypes.byref(wrong))
     start = time.process_time()
@@ -81,7 +81,7 @@ def in_c(path: Path, library: ctypes.CDLL) -> float:
 
 
 def in_a_loop(path: Path) -> float:
-    """The same."""
+    """Return the bytes per second of the Python loop."""
     seen: dict[int, int] = {}
     end = min(path.stat().st_size, _LOOP_SIZE)
     at, start = HEADER_SIZE, time.process_time()
@@ -96,7 +96,7 @@ def in_a_loop(path: Path) -> float:
 
 
 def loop_over(block: memoryview, seen: dict[int, int]) -> int:
-    """Each whole record in the block by itself; answers where the first that is not whole begins."""
+    """Verify each complete record in the block. Return the offset of the first incomplete one."""
     at, size = 0, len(block)
     while size - at >= 4:
         end = at + 4 + int.from_bytes(block[at : at + 4], "big")
@@ -111,21 +111,21 @@ def loop_over(block: memoryview, seen: dict[int, int]) -> int:
 
 
 def memory_of(path: Path) -> int:
-    """The most memory that a process of its own holds while it scans."""
-    done = subprocess.run([sys.executable, __file__, "--one", str(path)], check=True, capture_output=True)  # noqa: S603 - our own
+    """Return the peak memory of a separate process that scans the log."""
+    done = subprocess.run([sys.executable, __file__, "--one", str(path)], check=True, capture_output=True)  # noqa: S603 - a fixed command
     return int(done.stdout)
 
 
 def _most_memory() -> int:
-    # What the system counts for a process includes the one it was forked from, but for this figure.
+    # Prefer VmHWM, because the other figure includes the memory of the parent process.
     if _STATUS.exists():
-        told = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(told.split()[1]) << 10
+        peak = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(peak.split()[1]) << 10
     return getrusage(RUSAGE_SELF).ru_maxrss << 10
 
 
-def row(shape: Shape, path: Path, rounds: int, library: ctypes.CDLL) -> str:
-    """One line of the table."""
+def row(shape: LogShape, path: Path, rounds: int, library: ctypes.CDLL) -> str:
+    """Measure one kind of log, and return its line of the table."""
     contenders: Sequence[Callable[[], float]] = (
         lambda: kernel(path),
         lambda: in_c(path, library),
@@ -133,9 +133,9 @@ def row(shape: Shape, path: Path, rounds: int, library: ctypes.CDLL) -> str:
     )
     for contender in contenders:
         contender()
-    played = [[contender() for contender in contenders] for _ in range(rounds)]
-    ours, c, loop = map(statistics.median, zip(*played, strict=True))
-    share = statistics.median(one[0] / one[1] for one in played)
+    laps = [[contender() for contender in contenders] for _ in range(rounds)]
+    ours, c, loop = map(statistics.median, zip(*laps, strict=True))
+    share = statistics.median(one[0] / one[1] for one in laps)
     bar = "" if shape.floor is None else f"{shape.floor} {'met' if share >= shape.floor else 'MISSED'}"
     memory = memory_of(path)
     too_much = " MISSED" if memory > _MEMORY_MAX else ""
@@ -150,22 +150,24 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true", help="small logs, three rounds")
     arguments.add_argument("--size", type=int, default=2 << 30, help="bytes of all logs together")
     arguments.add_argument("--rounds", type=int, default=9)
-    arguments.add_argument("--directory", type=Path, help="where the logs are written, and removed again")
+    arguments.add_argument(
+        "--directory", type=Path, help="directory for the logs, which are removed at the end"
+    )
     arguments.add_argument("--one", type=Path, help=argparse.SUPPRESS)
-    asked = arguments.parse_args()
-    if asked.one is not None:
-        kernel(asked.one)
+    options = arguments.parse_args()
+    if options.one is not None:
+        kernel(options.one)
         print(_most_memory())
         return
-    if why_not():
-        sys.exit(why_not())
-    size, rounds = (200 << 20, 3) if asked.quick else (asked.size, asked.rounds)
+    if why_unavailable():
+        sys.exit(why_unavailable())
+    size, rounds = (200 << 20, 3) if options.quick else (options.size, options.rounds)
     print("log                kernel       C    loop    of C bar        of loop     memory      (GB/s)")
-    with tempfile.TemporaryDirectory(prefix="kernel-bench-", dir=asked.directory) as place:
+    with tempfile.TemporaryDirectory(prefix="kernel-bench-", dir=options.directory) as place:
         library = ctypes.CDLL(str(raw.library(Path(place))))
         for shape in SHAPES:
             path = Path(place) / "1.log"
-            audit_logs.write(path, shape, size // len(SHAPES))
+            audit_sample_logs.write(path, shape, size // len(SHAPES))
             print(row(shape, path, rounds, library), flush=True)
 
 

@@ -1,7 +1,7 @@
-"""How long it takes to compare replicas from runs: 10^9 entries, twice, with a hole and a difference planted.
+"""Measures the comparison of replicas by runs: 10^9 entries with two copies, a planted hole and a difference.
 
-Runs of striped ledgers on two stores of three, cut elsewhere on each: what scans of large logs bring home.
-Prints seconds for both questions, and what was found.
+The runs are those of striped ledgers on three stores, two copies of each entry, with different boundaries on
+each store, as scans of large logs return them. Prints the seconds of both checks, and the findings.
 """
 
 from __future__ import annotations
@@ -12,34 +12,38 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.verify.ensemble import Ensembles, Segment
-from recovery.verify.replica_prints import suspects
-from recovery.verify.replica_rules import Held, judge
-from recovery.verify.runs import RUN, mix
+from recovery.audit.checks.replica_fingerprints import ledgers_to_compare
+from recovery.audit.checks.replica_rules import HeldEntries, judge_copies
+from recovery.audit.model.ensemble import LedgerEnsembles, Segment
+from recovery.audit.model.fingerprint import fingerprints
+from recovery.audit.model.runs import RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from recovery.verify.runs import Numbers, Runs
+    from recovery.audit.model.runs import Numbers, Runs
 
 STORES = ("bk1", "bk2", "bk3")
 SIZE, QUORUM = 3, 2
 SECONDS_MAX = 6.0
 
 
-def ensembles(ledgers: int, entries: int) -> list[Ensembles]:
+def ensembles(ledgers: int, entries: int) -> list[LedgerEnsembles]:
     segments = (Segment(0, STORES),)
-    return [Ensembles(number, QUORUM, QUORUM, segments, entries - 1) for number in range(ledgers)]
+    return [LedgerEnsembles(number, QUORUM, QUORUM, segments, entries - 1) for number in range(ledgers)]
 
 
 def runs(ledger: int, residue: int, turns: int, cuts: Numbers) -> Runs:
-    """One residue of a ledger, cut there. Fingerprints telescope: those of neighbours add up, however cut."""
+    """Return the runs of one residue of a ledger with these boundaries.
+
+    The fingerprints of neighbouring runs add up to the same sum for all boundaries.
+    """
     edges = np.concatenate([[0], np.sort(cuts), [turns]])
     made = np.zeros(len(edges) - 1, dtype=RUN)
     made["ledger"], made["step"] = ledger, SIZE
     made["first"], made["last"] = edges[:-1] * SIZE + residue, (edges[1:] - 1) * SIZE + residue
     made["count"] = np.diff(edges)
-    at_edges = mix(np.full(len(edges), ledger), edges, np.full(len(edges), residue))
+    at_edges = fingerprints(np.full(len(edges), ledger), edges, np.full(len(edges), residue))
     made["digests"] = at_edges[1:] ^ at_edges[:-1]
     return made
 
@@ -52,40 +56,40 @@ def store(position: int, ledgers: int, turns: int, pieces: int) -> Iterator[Runs
             yield runs(ledger, (position - number) % SIZE, turns, cuts)
 
 
-def held(ledgers: int, turns: int, pieces: int) -> list[Held]:
+def held(ledgers: int, turns: int, pieces: int) -> list[HeldEntries]:
     made = []
     for position, name in enumerate(STORES):
         rows = np.concatenate(list(store(position, ledgers, turns, pieces)))
         rows = rows[np.random.default_rng(9).permutation(len(rows))]
-        made.append(Held(name=name, store=name, runs=rows.copy(), prints=rows))
+        made.append(HeldEntries(name=name, store=name, runs=rows.copy(), file_runs=rows))
     return made
 
 
-def plant(stores: Sequence[Held]) -> None:
-    """A run of one store is cut short by 200 entries, and one of another carries another fingerprint."""
-    for rows in (stores[1].runs, stores[1].prints):
+def plant(stores: Sequence[HeldEntries]) -> None:
+    """Shorten a run of one store by 200 entries, and change the fingerprint of a run of another store."""
+    for rows in (stores[1].runs, stores[1].file_runs):
         row = int(np.flatnonzero((rows["ledger"] == 7) & (rows["count"] > 500))[0])
         rows["last"][row] -= 200 * SIZE
         rows["count"][row] -= 200
-    other = stores[2].prints
+    other = stores[2].file_runs
     other["digests"][int(np.flatnonzero(other["ledger"] == 3)[0])] ^= np.uint64(1)
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--ledgers", type=int, default=200)
-    asked.add_argument("--turns", type=int, default=1_666_667, help="entries of each residue of a ledger")
-    asked.add_argument("--pieces", type=int, default=1000, help="runs of each residue on each store")
-    given = asked.parse_args()
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--ledgers", type=int, default=200)
+    options.add_argument("--turns", type=int, default=1_666_667, help="entries of each residue of a ledger")
+    options.add_argument("--pieces", type=int, default=1000, help="runs of each residue on each store")
+    given = options.parse_args()
     stores = held(given.ledgers, given.turns, given.pieces)
     plant(stores)
     shared = ensembles(given.ledgers, given.turns * SIZE)
     start = time.process_time()
-    judgement = judge(shared, stores, {})
+    judgement = judge_copies(shared, stores, {})
     findings = list(judgement.findings())
     judgement.coverage(), judgement.stores()
     counted = time.process_time()
-    doubted = suspects(shared, stores)
+    doubted = ledgers_to_compare(shared, stores)
     end = time.process_time()
     rows = sum(len(one.runs) for one in stores)
     print(f"{rows:,} runs stand for {given.ledgers * given.turns * SIZE:,} entries x {QUORUM}")

@@ -1,9 +1,9 @@
-"""The audit on Spark, warm, against two processes without it and against a loop over records on Spark.
+"""Compares the warm audit on Spark with two processes without Spark, and with a loop over records on Spark.
 
-Everything is in the page cache. Logs are written once and linked under other names until there are as many
-bytes as were asked for: reading a link costs what reading a file does. All contenders take their turn in
-each round, and the medians of their ratios are told. At first, how long it takes from the start of the
-command to its verdict over a whole store.
+All files are in the page cache. Logs are written once and linked under other names until there are enough
+bytes, because reading a link costs as much as reading a file. The contenders take turns in each round, and
+the medians of their ratios are printed. The first measurement is the time from the start of the command to
+its verdict on a store.
 
     python bench/audit_spark.py                 8 GB, some minutes
     python bench/audit_spark.py --quick         2 GB
@@ -24,23 +24,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import audit_logs
 from audit_kernel import loop_over
-from audit_logs import Shape
+from studies import audit_sample_logs
+from studies.audit_sample_logs import LogShape
 
 from recovery import open_store
-from recovery.audit.log_scan import ScanLog
-from recovery.audit.task import Pace
-from recovery.audit.ways import Ways
+from recovery.audit.digests.policy import DigestPolicy
+from recovery.audit.engines.task import ReadThrottle
+from recovery.audit.scan.entry_log import ScanLog
 from storage import StoreConfig
-from storage.codec.entrylog import HEADER_SIZE
-from storage.entry import DigestType
-from storage.posix_files import open_file
+from storage.disk.posix import open_file
+from storage.entry.model import DigestType
+from storage.entrylog.format import HEADER_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from recovery.audit.task import Engine
+    from recovery.audit.engines.task import TaskEngine
 
 GIB = 1 << 30
 PROCESSES = 2
@@ -50,19 +50,19 @@ _VERDICT_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One kind of log, and how many times as fast as the loop it has to be."""
+class LogRow:
+    """A kind of log, and how many times as fast as the loop the audit must be."""
 
-    shape: Shape
+    shape: LogShape
     of_loop: float
 
 
-ROWS = (Row(Shape("1 KB", 1024, 1025), 5), Row(Shape("100 B", 100, 101), 8))
+ROWS = (LogRow(LogShape("1 KB", 1024, 1025), 5), LogRow(LogShape("100 B", 100, 101), 8))
 
 
 @dataclass(frozen=True, slots=True)
 class LoopLog:
-    """A task that goes from record to record in Python."""
+    """A task that verifies record after record in Python."""
 
     path: str
     end: int
@@ -75,7 +75,7 @@ class LoopLog:
     def size(self) -> int:
         return self.end
 
-    def run(self, pace: Pace) -> int:
+    def run(self, throttle: ReadThrottle) -> int:
         seen: dict[int, int] = {}
         at = HEADER_SIZE
         with open_file(self.path) as file:
@@ -83,12 +83,12 @@ class LoopLog:
                 taken = loop_over(memoryview(file.read(at, _BLOCK)), seen)
                 if not taken:
                     break
-                pace.read(taken)
+                throttle.read(taken)
                 at += taken
         return sum(seen.values())
 
 
-def seconds_of(engine: Engine, tasks: Sequence[Any]) -> float:
+def seconds_of(engine: TaskEngine, tasks: Sequence[Any]) -> float:
     start = time.perf_counter()
     ended = sum(1 for _ in engine.run(tasks, lambda _: None))
     assert ended == len(tasks)
@@ -96,11 +96,11 @@ def seconds_of(engine: Engine, tasks: Sequence[Any]) -> float:
 
 
 def _run(task: Any) -> Any:
-    return task.run(Pace())
+    return task.run(ReadThrottle())
 
 
 class Processes:
-    """Two that have been started already, as Spark's: what is compared is work, not beginnings."""
+    """Two processes that have already started, like those of Spark, so that only the work is compared."""
 
     def __init__(self) -> None:
         self._pool = ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"))
@@ -116,12 +116,12 @@ class Processes:
 
 
 @contextmanager
-def linked(shape: Shape, size: int, place: Path) -> Iterator[list[Path]]:
-    """So many bytes of logs of a gibibyte each, of which only two take space."""
+def linked(shape: LogShape, size: int, place: Path) -> Iterator[list[Path]]:
+    """Yield logs of one gibibyte each, `size` bytes in total, of which only two take space."""
     place.mkdir()
     originals = [place / f"{number:x}.log" for number in range(2)]
     for path in originals:
-        audit_logs.write(path, shape, GIB - (1 << 20))
+        audit_sample_logs.write(path, shape, GIB - (1 << 20))
     paths = list(originals)
     while len(paths) * GIB < size:
         path = place / f"{len(paths):x}.log"
@@ -132,14 +132,14 @@ def linked(shape: Shape, size: int, place: Path) -> Iterator[list[Path]]:
         path.unlink()
 
 
-def compare(row: Row, paths: Sequence[Path], rounds: int, spark: Engine, processes: Processes) -> None:
-    ways = Ways(presumed=DigestType.CRC32C)
+def compare(row: LogRow, paths: Sequence[Path], rounds: int, spark: TaskEngine, processes: Processes) -> None:
+    policy = DigestPolicy(presumed=DigestType.CRC32C)
     sizes = [path.stat().st_size for path in paths]
     scans = [
-        ScanLog(str(path), number, 0, size, ways)
+        ScanLog(str(path), number, 0, size, policy)
         for number, (path, size) in enumerate(zip(paths, sizes, strict=True))
     ]
-    # The loop is so slow that a sixteenth tells enough.
+    # The loop is slow, so a sixteenth of each log is enough.
     loops = [LoopLog(str(path), size // 16) for path, size in zip(paths, sizes, strict=True)]
     total = sum(sizes)
     contenders: dict[str, Callable[[], float]] = {
@@ -149,29 +149,29 @@ def compare(row: Row, paths: Sequence[Path], rounds: int, spark: Engine, process
     }
     for contender in contenders.values():
         contender()
-    played = [{name: contender() for name, contender in contenders.items()} for _ in range(rounds)]
-    share = statistics.median(one["local"] / one["spark"] for one in played)
-    times = statistics.median(one["loop"] / one["spark"] for one in played)
+    laps = [{name: contender() for name, contender in contenders.items()} for _ in range(rounds)]
+    share = statistics.median(one["local"] / one["spark"] for one in laps)
+    times = statistics.median(one["loop"] / one["spark"] for one in laps)
     rates = " ".join(
-        f"{name} {total / statistics.median(one[name] for one in played) / 1e9:5.2f} GB/s"
+        f"{name} {total / statistics.median(one[name] for one in laps) / 1e9:5.2f} GB/s"
         for name in contenders
     )
     print(f"{row.shape.name:6} {total / GIB:.0f} GiB  {rates}", flush=True)
-    _tell("Spark of two processes without it", share, _SHARE_OF_LOCAL)
-    _tell("Spark of a loop over records on Spark", times, row.of_loop)
+    _print_bar("Spark of two processes without it", share, _SHARE_OF_LOCAL)
+    _print_bar("Spark of a loop over records on Spark", times, row.of_loop)
 
 
-def _tell(what: str, figure: float, floor: float) -> None:
+def _print_bar(what: str, figure: float, floor: float) -> None:
     print(
         f"       {what}: {figure:.2f} (floor {floor:g}, {'met' if figure >= floor else 'MISSED'})", flush=True
     )
 
 
-# ── from the start to the verdict ────────────────────────────────────────────────────────────────────────
+# ── time from start to verdict ───────────────────────────────────────────────────────────────────────────
 
 
 def make_store(path: Path, size: int) -> None:
-    """A store of that size on disk, of 1 KB entries in a hundred ledgers."""
+    """Make a store of `size` bytes on disk, with entries of 1 KB in a hundred ledgers."""
     batch, ledgers = 1000, 100
     with open_store(path, StoreConfig(memtable_size_max=256 << 20, checkpoint_interval_s=None)) as store:
         for number in range(size // (batch << 10)):
@@ -187,28 +187,30 @@ def start_to_verdict(path: Path, rounds: int) -> None:
             *("--engine", "spark", "--out", str(out)),
         ]
         start = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command
         taken.append(time.perf_counter() - start)
         assert done.returncode == 0, done.stderr
     seconds = statistics.median(taken[1:])
     verdict = "met" if seconds < _VERDICT_S else "MISSED"
     print(f"from start to verdict, 2 GB, Spark: {seconds:.1f} s (bar {_VERDICT_S:g}, {verdict}); ", end="")
-    print(f"the first time, without its archive perhaps: {taken[0]:.1f} s", flush=True)
+    print(f"the first run, which may have to write the class archive: {taken[0]:.1f} s", flush=True)
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--quick", action="store_true", help="2 GB, three rounds")
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--directory", type=Path, help="where files are written, and removed again")
-    arguments.add_argument("--only", choices=("scan", "verdict"), help="one half")
-    asked = arguments.parse_args()
-    size, rounds = (2 * GIB, 3) if asked.quick else (8 * GIB, asked.rounds)
-    with tempfile.TemporaryDirectory(prefix="audit-spark-", dir=asked.directory) as place:
-        if asked.only != "scan":
+    arguments.add_argument(
+        "--directory", type=Path, help="directory for the files, which are removed at the end"
+    )
+    arguments.add_argument("--only", choices=("scan", "verdict"), help="run only one half")
+    options = arguments.parse_args()
+    size, rounds = (2 * GIB, 3) if options.quick else (8 * GIB, options.rounds)
+    with tempfile.TemporaryDirectory(prefix="audit-spark-", dir=options.directory) as place:
+        if options.only != "scan":
             make_store(Path(place) / "store", 2 * GIB)
             start_to_verdict(Path(place) / "store", rounds)
-        if asked.only != "verdict":
+        if options.only != "verdict":
             from recovery.audit.spark.engine import SparkEngine
             from recovery.audit.spark.session import open_context
 

@@ -1,8 +1,8 @@
-"""The process of a contender: `player.py` starts it, asks, and ends it.
+"""The process of a contender. `contest/contender_process.py` starts it, sends requests, and ends it.
 
 python bench/child.py MODULE:CLASS '{"place": …, "settings": {…}, "one_cpu": false}'
 
-Beside the methods of the class it answers `settle` and `spent` for every contender.
+Besides the methods of the class it answers the requests `settle` and `spent` for every contender.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spending import settle, spent
+from contest.resource_usage import settle, spent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,29 +25,29 @@ _FOR_ALL: dict[str, Callable[[], object]] = {"settle": settle, "spent": spent}
 
 
 def main(make: str, given: str) -> None:
-    """Answers until nobody asks any more, or until it is asked to close."""
+    """Answer requests until the pipe is closed, or until the request `close`."""
     answers = _take_over_output()
-    said = json.loads(given)
-    if said["one_cpu"]:
+    arguments = json.loads(given)
+    if arguments["one_cpu"]:
         _use_one_cpu()
-    make_one = _class(make)  # before it is asked: contenders of a scenario start side by side
+    make_one = _class(make)  # import before the first request, because contenders start at the same time
     contender: Any = None
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
             if contender is None:
-                contender = make_one(Path(said["place"]), **said["settings"])
-            answer = _answer(contender, asked["do"], asked["what"])
+                contender = make_one(Path(arguments["place"]), **arguments["settings"])
+            answer = _answer(contender, request["do"], request["what"])
             print(json.dumps({"answer": answer}), file=answers, flush=True)
         except Exception:
             print(json.dumps({"failed": traceback.format_exc()}), file=answers, flush=True)
-        if asked["do"] == "close":
+        if request["do"] == "close":
             return
-    os._exit(1)  # whoever has asked is gone: as after a crash
+    os._exit(1)  # the parent is gone: end as in a crash
 
 
 def _take_over_output() -> TextIO:
-    """Answers alone go to the one who asks: whatever a library prints goes where errors go."""
+    """Return a stream for answers. Redirect stdout to stderr, so that output of libraries is no answer."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answers

@@ -1,7 +1,6 @@
-"""How long `import storage` and `ledgerstore --help` take beyond starting Python itself.
+"""Measures how long `import storage` and `ledgerstore --help` take, without the start of Python itself.
 
-Processor time, and of each command its quickest round: the machine may be busy, and what others do to it is
-not what starting costs.
+The figures are processor time of the fastest round, because other programs may use the machine.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ ROUNDS = 15
 COMMANDS = {
     "python": [sys.executable, "-c", "pass"],
     "import storage": [sys.executable, "-c", "import storage"],
-    "ledgerstore --help": [sys.executable, "-m", "recovery.shell.main", "--help"],
+    "ledgerstore --help": [sys.executable, "-c", "from recovery.shell.main import main; main()", "--help"],
 }
 
 
 def seconds(command: list[str]) -> float:
-    """One run of the command: what it has computed, and the system for it."""
+    """Run the command. Return its processor time in user and system mode."""
     before = getrusage(RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own commands
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - fixed commands
     after = getrusage(RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def beyond_python(rounds: int = ROUNDS) -> dict[str, float]:
-    """Milliseconds beyond bare Python, by command; the rounds take turns."""
+    """Return for each command the milliseconds beyond bare Python. The commands take turns."""
     laps = [{name: seconds(command) for name, command in COMMANDS.items()} for _ in range(rounds)]
     best = {name: min(lap[name] for lap in laps) for name in COMMANDS}
     return {name: 1000 * (best[name] - best["python"]) for name in COMMANDS if name != "python"}

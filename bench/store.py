@@ -1,4 +1,4 @@
-"""Our store against its peers and the raw limit, in one run; prints one table.
+"""Compares our store with its peers and the raw limit in one run, and prints one table.
 
 python bench/store.py [--quick] [--only ROW ...] [--rounds N] [--seed N] [--json FILE] [--html FILE]
     [--strict]
@@ -16,32 +16,25 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import adding
-import contest
-import footprint
-import growth
-import opening
-import peers
-import reading
-import reopening
-import syncs
-import tuning
-from effort import FULL, QUICK, TINY, Effort
-from machine import busy, machine
-from origin import origin
-from page.document import render
-from report import FORMAT, remarks, row, table
+from contenders import peers
+from contest import contest
+from contest.machine import busy, machine
+from contest.provenance import provenance
+from contest.run_size import FULL, QUICK, TINY, RunSize
+from contest.scratch_directory import scratch
+from report.page import render
+from report.text_report import FORMAT, remarks, row, table
 from rich.console import Console
-from scratch import scratch
-from syncs import Counted
+from scenarios import adding, footprint, growth, opening, reading, reopening, sync_counts, tuning
+from scenarios.sync_counts import SyncCount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from contest import Scenario
-    from result import Result
+    from contest.contest import Scenario
+    from contest.result import Result
 
-ROWS: tuple[Callable[[Effort], Sequence[Scenario]], ...] = (
+ROWS: tuple[Callable[[RunSize], Sequence[Scenario]], ...] = (
     adding.scenarios,
     reading.scenarios,
     opening.scenarios,
@@ -49,88 +42,92 @@ ROWS: tuple[Callable[[Effort], Sequence[Scenario]], ...] = (
     footprint.scenarios,
     growth.scenarios,
 )
-"""Where rows come from, in the order of the table."""
+"""The functions that return the rows, in the order of the table."""
 
-ONLY_ASKED: tuple[Callable[[Effort], Sequence[Scenario]], ...] = (tuning.scenarios,)
-"""The same for rows that are not part of a run unless they are named."""
+OPTIONAL_ROWS: tuple[Callable[[RunSize], Sequence[Scenario]], ...] = (tuning.scenarios,)
+"""The same for rows that run only if they are named."""
 
 _WIDTH = 150
 
 
-def scenarios(effort: Effort) -> list[Scenario]:
-    """The rows of a whole run."""
-    return [scenario for rows in ROWS for scenario in rows(effort)]
+def scenarios(run_size: RunSize) -> list[Scenario]:
+    """Return the rows of a full run."""
+    return [scenario for rows in ROWS for scenario in rows(run_size)]
 
 
-def asked_scenarios(effort: Effort) -> list[Scenario]:
-    """The rows that are run only where they are named."""
-    return [scenario for rows in ONLY_ASKED for scenario in rows(effort)]
+def optional_scenarios(run_size: RunSize) -> list[Scenario]:
+    """Return the rows that run only if they are named."""
+    return [scenario for rows in OPTIONAL_ROWS for scenario in rows(run_size)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the scenarios that were asked for; 1 only if a bar is missed that was to be kept strictly."""
+    """Run the selected scenarios. Return 1 if a floor is missed in a strict run, otherwise 0."""
     parser = _parser()
-    asked = parser.parse_args(arguments)
-    effort = _effort(asked)
-    if asked.list:
-        return _list([*scenarios(effort), *asked_scenarios(effort)])
-    if asked.check_syncs:
+    options = parser.parse_args(arguments)
+    run_size = _run_size(options)
+    if options.list:
+        return _list([*scenarios(run_size), *optional_scenarios(run_size)])
+    if options.check_syncs:
         return _check_syncs()
-    named = [one for one in [*scenarios(effort), *asked_scenarios(effort)] if one.name in asked.only]
-    chosen = named if asked.only else scenarios(effort)
-    if unknown := sorted(set(asked.only) - {one.name for one in chosen}):
-        parser.error(f"no such row: {', '.join(unknown)}; --list tells all")
-    before, warning = {**origin(), "machine": machine()}, busy()
-    results = list(_hold(chosen))
+    named = [one for one in [*scenarios(run_size), *optional_scenarios(run_size)] if one.name in options.only]
+    chosen = named if options.only else scenarios(run_size)
+    if unknown := sorted(set(options.only) - {one.name for one in chosen}):
+        parser.error(f"no such row: {', '.join(unknown)}; see --list")
+    before, warning = {**provenance(), "machine": machine()}, busy()
+    results = list(_results(chosen))
     _show(results, warning)
-    _keep(asked, {**before, **_said(effort, chosen, results)})
-    return 1 if asked.strict and any(bar.verdict.fails for one in results for bar in one.judge()) else 0
+    _write_report(options, {**before, **_report(run_size, chosen, results)})
+    return (
+        1 if options.strict and any(bar.verdict.fails for one in results for bar in one.bar_results()) else 0
+    )
 
 
-def _effort(asked: argparse.Namespace) -> Effort:
-    effort: Effort = replace(asked.effort, seed=asked.seed)
-    if asked.rounds:
-        rounds = asked.rounds
-        effort = replace(effort, rounds=rounds, sustained_rounds=rounds, told_rounds=rounds, openings=rounds)
-    return effort
+def _run_size(options: argparse.Namespace) -> RunSize:
+    run_size: RunSize = replace(options.effort, seed=options.seed)
+    if options.rounds:
+        rounds = options.rounds
+        run_size = replace(
+            run_size, rounds=rounds, sustained_rounds=rounds, rounds_without_floor=rounds, openings=rounds
+        )
+    return run_size
 
 
-def _hold(chosen: Sequence[Scenario]) -> Iterator[Result]:
+def _results(chosen: Sequence[Scenario]) -> Iterator[Result]:
     with scratch(Path.cwd()) as place:
         for scenario in chosen:
             start = time.monotonic()
             print(f"{scenario.name} …", end="", file=sys.stderr, flush=True)
             directory = place / scenario.name
             directory.mkdir()
-            yield contest.hold(scenario, directory)
+            yield contest.run_scenario(scenario, directory)
             shutil.rmtree(directory)
             print(f" {time.monotonic() - start:.1f} s", file=sys.stderr)
 
 
 def _show(results: Sequence[Result], warning: str) -> None:
-    # Into a file or a pipe a row is a line, however long.
+    # In a file or a pipe each row stays on one line.
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
     console.print(table(results, warning))
     for remark in remarks(results):
         console.print(remark, markup=False)
 
 
-def _said(effort: Effort, chosen: Sequence[Scenario], results: Sequence[Result]) -> dict[str, object]:
+def _report(run_size: RunSize, chosen: Sequence[Scenario], results: Sequence[Result]) -> dict[str, object]:
     return {
         "format": FORMAT,
-        "effort": asdict(effort),
+        "effort": asdict(run_size),
         "peers": peers.SETTINGS,
         "scenarios": [row(one, scenario) for one, scenario in zip(results, chosen, strict=True)],
     }
 
 
-def _keep(asked: argparse.Namespace, said: dict[str, object]) -> None:
-    text = json.dumps(said, indent=2) + "\n"
-    if asked.json:
-        _write(asked.json, text)
-    if asked.html:
-        # From the text: drawn again from the file it is the same page.
-        _write(asked.html, render(json.loads(text)))
+def _write_report(options: argparse.Namespace, report: dict[str, object]) -> None:
+    text = json.dumps(report, indent=2) + "\n"
+    if options.json:
+        _write(options.json, text)
+    if options.html:
+        # Draw from the text, so that drawing again from the file gives the same page.
+        _write(options.html, render(json.loads(text)))
 
 
 def _write(path: Path, text: str) -> None:
@@ -146,34 +143,38 @@ def _list(found: Sequence[Scenario]) -> int:
 
 
 def _check_syncs() -> int:
-    if why := syncs.why_not_here():
+    if why := sync_counts.why_not_recorded():
         print(why, file=sys.stderr)
         return 1
     with scratch(Path.cwd()) as place:
         counted = []
-        for one in syncs.everybody(place / "syncs"):
+        for one in sync_counts.sync_counts_of_all(place / "syncs"):
             print(one)
             counted.append(one)
-    return 0 if all(one.is_honest for one in counted if isinstance(one, Counted)) else 1
+    return 0 if all(one.is_honest for one in counted if isinstance(one, SyncCount)) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Our store against its peers and the raw limit, in one run.")
-    parser.add_argument("--only", nargs="+", default=[], metavar="ROW", help="some rows; --list tells all")
-    parser.add_argument("--rounds", type=int, help="how often each is measured; five or more say something")
-    parser.add_argument("--seed", type=int, default=FULL.seed, help="what payloads and orders come from")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="every round, the machine and all settings")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page to look at")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 unless every floor is met")
-    parser.add_argument("--list", action="store_true", help="the names of all rows, and nothing else")
-    parser.add_argument(
-        "--check-syncs", action="store_true", help="count the syncs of every contender, and nothing else"
+    parser = argparse.ArgumentParser(
+        description="Compare our store with its peers and the raw limit in one run."
     )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="ROW", help="run only these rows; see --list"
+    )
+    parser.add_argument("--rounds", type=int, help="number of rounds; fewer than five mean little")
+    parser.add_argument("--seed", type=int, default=FULL.seed, help="seed of payloads and orders")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write every round, the machine and all settings as JSON"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the same as an HTML page")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 unless every floor is met")
+    parser.add_argument("--list", action="store_true", help="list the names of all rows and exit")
+    parser.add_argument("--check-syncs", action="store_true", help="only count the syncs of every contender")
     effort = parser.add_mutually_exclusive_group()
     effort.set_defaults(effort=FULL)
-    quick = "in less than three minutes"
+    quick = "a run of less than three minutes"
     effort.add_argument("--quick", action="store_const", dest="effort", const=QUICK, help=quick)
-    tiny = "only to see that it works"
+    tiny = "a run that only shows that it works"
     effort.add_argument("--tiny", action="store_const", dest="effort", const=TINY, help=tiny)
     return parser
 
