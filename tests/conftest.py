@@ -1,26 +1,75 @@
-"""What holds for all tests."""
+"""Settings of all tests: the same examples in every run, the order, and the limit of a fast test."""
 
 from __future__ import annotations
 
+import gc
+import os
 from typing import TYPE_CHECKING
 
+import crc32c
 import pytest
-from hypothesis import settings
-from sparks import need_spark
+import sampling
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spark_session import need_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from pyspark.sql import SparkSession
 
-# The same examples in every run: what fails here fails for everybody.
+# The same examples in every run, so that a failure here is a failure everywhere.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
+FAST_CPU_S = 0.5
+"""Seconds of processor time that a test of `make test` may take, its child processes included.
+
+Fixtures are not counted, because the first test that uses one would pay for all. Processor time and not wall
+time, so that a test does not fail because the machine is busy. On a machine whose processor is slower than
+that of a laptop of 2020, set TEST_CPU_FACTOR: the limit is multiplied by it."""
+
+CPU_FACTOR = float(os.environ.get("TEST_CPU_FACTOR", "1"))
+UNLIMITED = ("slow", "spark", "docs", "bench")
+"""The markers of tests that `make test` does not run; each has its own target in the Makefile."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unicode_tables() -> None:
+    """Have Hypothesis make its tables of Unicode before any test, because that takes a second."""
+
+    @settings(max_examples=1, database=None)
+    @given(st.text())
+    def draw(_: str) -> None:
+        pass
+
+    draw()
+
+
+ID_SIZE_MAX = 100
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Give a long text or long bytes a short id.
+
+    A test's name goes from process to process several times, and with ids of megabytes `make test` takes a
+    third longer.
+    """
+    if isinstance(val, str | bytes) and len(val) > ID_SIZE_MAX:
+        checksum = crc32c.crc32c(val.encode() if isinstance(val, str) else val)
+        return f"{len(val)}-{type(val).__name__}-{checksum:x}"
+    return None
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first: begun last, one would keep a single processor busy while the others rest."""
+    """Put the longest tests first: begun last, one would keep one processor busy while the others rest."""
     items.sort(key=_seconds, reverse=True)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from going through all tests again and again, at some test's cost."""
+    gc.collect()
+    gc.freeze()
 
 
 def _seconds(item: pytest.Item) -> int:
@@ -28,11 +77,36 @@ def _seconds(item: pytest.Item) -> int:
     return mark.kwargs.get("seconds", 0) if mark is not None else 0
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test without a marker that takes too much processor time."""
+    before = _cpu_s()
+    result = yield
+    taken = _cpu_s() - before
+    if taken > FAST_CPU_S * CPU_FACTOR and not _is_unlimited(item):
+        pytest.fail(
+            f"it took {taken:.2f} s of processor time, and a test of `make test` may take {FAST_CPU_S} s:"
+            " make it cheaper, let it sample its sweep (tests/support/sampling.py), or mark it `slow`",
+            pytrace=False,
+        )
+    return result
+
+
+def _is_unlimited(item: pytest.Item) -> bool:
+    is_whole_sweep = sampling.IS_WHOLE and item.get_closest_marker("sampled") is not None
+    return is_whole_sweep or any(item.get_closest_marker(name) is not None for name in UNLIMITED)
+
+
+def _cpu_s() -> float:
+    """Processor time of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One for all tests of a process; modules that use it have `pytestmark = sparks.MARKS`."""
+    """One session for all tests of a process; modules that use it have `pytestmark = sparks.MARKS`."""
     need_spark()
-    from recovery.audit.sources import register
+    from recovery.audit.spark.data_sources import register
     from recovery.audit.spark.session import open_session
 
     session = open_session("local[2]")

@@ -1,4 +1,4 @@
-"""Starting is cheap."""
+"""`import storage` and `ledgerstore --help` start quickly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from startup import beyond_python
 
 
 @pytest.mark.slow
-def test_importing_and_help_cost_less_than_their_bars() -> None:
+def test_importing_and_help_take_less_than_their_limits() -> None:
     milliseconds = beyond_python(rounds=9)
     assert milliseconds["import storage"] < 40
     assert milliseconds["ledgerstore --help"] < 80

@@ -1,4 +1,4 @@
-"""The store as its users see it, on real files."""
+"""The public interface of the store, on real files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from recovery import open_store
 from storage import Entry, NoSuchEntry, NoSuchLedger, StoreConfig
-from storage.codec.record import CRC32C_OVERHEAD
+from storage.entry.record_format import CRC32C_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def entry(entry_id: int, text: bytes = b"by hand", ledger_id: int = 5) -> Entry:
     return Entry(ledger_id, entry_id, entry_id - 1, 100 + entry_id, text)
 
 
-def test_an_entry_carries_what_its_ledger_was_when_it_was_added(store: Store) -> None:
+def test_an_entry_has_the_length_and_last_add_confirmed_of_its_ledger_at_the_add(store: Store) -> None:
     ledger = store.ledger(42)
     assert [ledger.append(b"one"), ledger.append(b"three")] == [0, 1]
     assert ledger.read(0) == Entry(42, 0, -1, 3, b"one")
@@ -73,7 +73,7 @@ def test_many_may_be_more_than_a_group_holds(store: Store) -> None:
     assert list(ledger.payloads()) == texts
 
 
-def test_what_is_submitted_is_answered_in_order_by_whoever_comes_next(store: Store) -> None:
+def test_submitted_entries_are_answered_in_order_by_the_next_add(store: Store) -> None:
     ledger = store.ledger(1)
     futures = [ledger.submit(payload(number)) for number in range(50)]
     assert ledger.append(b"next") == 50
@@ -81,7 +81,7 @@ def test_what_is_submitted_is_answered_in_order_by_whoever_comes_next(store: Sto
     assert ledger.read(49).payload == payload(49)
 
 
-def test_what_is_submitted_is_answered_when_nobody_else_comes(store: Store) -> None:
+def test_submitted_entries_are_answered_without_another_add(store: Store) -> None:
     future = store.ledger(1).submit(b"alone")
     assert not future.cancel()
     assert future.result(10) == 0
@@ -100,7 +100,7 @@ def test_a_missing_entry_and_a_missing_ledger_are_told_apart(store: Store) -> No
     assert store.ledgers() == [1]
 
 
-def test_reads_are_the_same_from_tables_log_and_over_a_reopening(path: Path) -> None:
+def test_reads_are_equal_from_tables_and_logs_and_after_a_reopening(path: Path) -> None:
     with open_store(path, SMALL) as store:
         for number in range(900):
             store.ledger(number % 7).append(payload(number))
@@ -136,7 +136,7 @@ def test_ids_of_the_callers_choice_come_in_any_order_and_leave_gaps(store: Store
     assert ledger.append(b"behind the largest") == 8
 
 
-def test_of_an_id_added_twice_the_later_counts_wherever_the_earlier_is(store: Store) -> None:
+def test_the_later_of_two_entries_with_one_id_is_read_wherever_the_earlier_one_is(store: Store) -> None:
     ledger = store.ledger(5)
     store.add(entry(0, b"first"))
     store.add(entry(0, b"second"))
@@ -151,7 +151,7 @@ def test_of_an_id_added_twice_the_later_counts_wherever_the_earlier_is(store: St
     assert list(ledger.payloads()) == [b"third"]
 
 
-def test_confirmed_is_what_is_whole_or_what_a_writer_has_said(store: Store) -> None:
+def test_the_last_add_confirmed_is_the_gapless_end_or_what_a_writer_has_confirmed(store: Store) -> None:
     ledger = store.ledger(5)
     store.add(entry(0))
     store.add(entry(1))
@@ -164,7 +164,7 @@ def test_confirmed_is_what_is_whole_or_what_a_writer_has_said(store: Store) -> N
     assert ledger.last_add_confirmed == 6
 
 
-def test_a_follower_gets_what_is_there_and_then_each_new_entry(store: Store) -> None:
+def test_a_follower_gets_existing_entries_and_then_each_new_one(store: Store) -> None:
     ledger = store.ledger(1)
     ledger.append_many([b"0", b"1"])
     with ThreadPoolExecutor(1) as pool:
@@ -174,7 +174,7 @@ def test_a_follower_gets_what_is_there_and_then_each_new_entry(store: Store) -> 
         assert followed.result(10) == [b"1", b"2", b"3"]
 
 
-def test_a_follower_waits_at_a_gap_and_passes_over_nothing(store: Store) -> None:
+def test_a_follower_waits_at_a_gap_and_skips_no_entry(store: Store) -> None:
     followed = store.ledger(5).follow(idle_timeout_s=0)
     store.add(entry(0))
     store.add(entry(2))
@@ -202,7 +202,7 @@ def test_a_follower_ends_when_the_store_is_closed(path: Path) -> None:
         assert followed.result(10) == [b"only"]
 
 
-def test_threads_add_and_read_at_once_and_nobody_sees_another_s_entry(store: Store) -> None:
+def test_threads_add_and_read_at_once_and_each_gets_its_own_entries(store: Store) -> None:
     def write(ledger_id: int) -> None:
         ledger = store.ledger(ledger_id)
         for number in range(120):
@@ -219,7 +219,7 @@ def test_threads_add_and_read_at_once_and_nobody_sees_another_s_entry(store: Sto
         ]
 
 
-def test_the_largest_entry_is_the_one_that_the_limit_names(store: Store) -> None:
+def test_the_largest_entry_has_the_size_of_the_limit(store: Store) -> None:
     largest = SMALL.entry_size_max - CRC32C_OVERHEAD
     assert store.ledger(1).append(bytes(largest)) == 0
     with pytest.raises(ValueError, match=f"of {SMALL.entry_size_max + 1} bytes"):

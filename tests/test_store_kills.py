@@ -1,4 +1,5 @@
-"""The store under real kills: SIGKILL around every call that changes files, LMDB's and the recovery's too."""
+"""The store under real kills: SIGKILL before and after calls that change files, also LMDB's and those of
+recoveries."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import store_programs
-from lab_kills import Kills
+from lab_kills import KillRunner
 
-from recovery.crashlab import CrashLab, preload
+from recovery.crashlab import CrashLab
 from recovery.crashlab.layers.kill import every_kill
-from recovery.crashlab.tape import Call
-from recovery.proving.kinds import IGNORED
+from recovery.crashlab.record import preload
+from recovery.crashlab.record.tape import Call
+from recovery.proving.file_kinds import IGNORED
 from recovery.proving.lab import ledgerstore_lab
 
 if TYPE_CHECKING:
@@ -21,12 +23,12 @@ pytestmark = pytest.mark.skipif(bool(preload.why_not()), reason=preload.why_not(
 
 
 @pytest.fixture(scope="module")
-def kills() -> Iterator[Kills]:
-    with Kills(ledgerstore_lab()) as kills:
+def kills() -> Iterator[KillRunner]:
+    with KillRunner(ledgerstore_lab()) as kills:
         yield kills
 
 
-def test_a_kill_around_any_call_loses_nothing_that_was_answered(kills: Kills) -> None:
+def test_a_kill_around_any_call_loses_no_acknowledged_entry(kills: KillRunner) -> None:
     found = kills.of_workloads(every=150)
 
     assert found.breaches == []
@@ -34,29 +36,30 @@ def test_a_kill_around_any_call_loses_nothing_that_was_answered(kills: Kills) ->
     assert "strayed kills" not in found.counts
 
 
-def test_a_kill_around_any_call_of_a_recovery_loses_nothing_either(kills: Kills) -> None:
+def test_a_kill_around_any_call_of_a_recovery_loses_no_acknowledged_entry(kills: KillRunner) -> None:
     found = kills.of_recoveries(every=2000, every_call=4)
 
     assert found.breaches == []
     assert found.counts["kills of recoveries"] > 15
 
 
-def test_no_kill_inside_a_commit_of_the_index_makes_it_pass_for_damaged() -> None:
+@pytest.mark.slow
+def test_no_kill_inside_a_commit_of_the_index_makes_it_look_damaged() -> None:
     lab = CrashLab(store_programs.two_sittings, store_programs.found_index, lambda *_: None, ignore=IGNORED)
-    with Kills(lab) as kills:
+    with KillRunner(lab) as kills:
         found = kills.of_calls_in("index")
         events = [event for recording in kills.recordings for event in recording.events()]
 
     touched = {event.path.rpartition("/")[2] for event in events if "/index/" in event.path}
     assert touched >= {"data.mdb", "sums.draft"}
-    # The last while the store was founded; none was made again.
+    # The last one happens while the store is created. No index is rebuilt.
     assert found.outcomes == {"answered 'GOOD'", "answered 'AHEAD'", "answered 'MADE'"}
     assert found.counts["kills"] > 50
 
 
 @pytest.mark.slow(seconds=95)
-def test_a_kill_around_each_fifth_call_loses_nothing_that_was_answered(kills: Kills) -> None:
-    """Around every call of all workloads it is `make crash` that kills."""
+def test_a_kill_around_each_fifth_call_loses_no_acknowledged_entry(kills: KillRunner) -> None:
+    """`make crash` kills around every call of all workloads."""
     events = [event for recording in kills.recordings for event in recording.events()]
 
     found = kills.of_workloads(every=5)
@@ -71,7 +74,7 @@ def test_a_kill_around_each_fifth_call_loses_nothing_that_was_answered(kills: Ki
 
 
 @pytest.mark.slow(seconds=95)
-def test_a_kill_around_every_call_of_some_recoveries_loses_nothing_either(kills: Kills) -> None:
+def test_a_kill_around_every_call_of_some_recoveries_loses_no_acknowledged_entry(kills: KillRunner) -> None:
     found = kills.of_recoveries(every=250)
 
     assert found.breaches == []

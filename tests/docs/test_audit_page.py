@@ -1,4 +1,4 @@
-"""docs/audit.md tells of every option, and every column, that there is; and of no other."""
+"""docs/audit.md documents every option and every column, and no others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from recovery.audit.report import tables
 from recovery.audit.report.summary import summary
-from recovery.shell import finding_rows
-from recovery.shell.audit import command as audit
-from recovery.shell.verify import command as verify
+from recovery.shell.commands.audit import command as audit
+from recovery.shell.commands.verify import command as verify
+from recovery.shell.listing.finding import finding_row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ def options(text: str) -> set[str]:
     return set(re.findall(r"--[a-z-]+", text))
 
 
-def test_every_option_of_both_commands_is_told() -> None:
+def test_every_option_of_both_commands_is_documented() -> None:
     known = {name for option in verify.params for name in option.opts if name.startswith("--")}
     assert known <= options(ONE)
     rows = "\n".join(re.findall(r"^\| `--.*", MANY, re.MULTILINE))
@@ -41,14 +41,14 @@ def test_every_option_of_both_commands_is_told() -> None:
     [("findings", tables.FINDINGS), ("runs", tables.RUNS), ("parts", tables.PARTS)],
     ids=["findings", "runs", "parts"],
 )
-def test_every_column_of_a_table_is_told_with_its_type(name: str, schema: pa.Schema) -> None:
+def test_every_column_of_a_table_is_documented_with_its_type(name: str, schema: pa.Schema) -> None:
     table = REPORT.partition(f"**`{name}.parquet`**")[2].partition("\n\n**")[0]
     rows = re.findall(r"^\| (`.*?) \| (\w+) \|", table, re.MULTILINE)
     told = [(column, kind) for columns, kind in rows for column in re.findall(r"`(\w+)`", columns)]
     assert told == [(field.name, str(field.type)) for field in schema]
 
 
-def test_every_field_of_the_summary_is_told() -> None:
+def test_every_field_of_the_summary_is_documented() -> None:
     told = summary(audit_reports.replicated())
     paragraph = REPORT.partition("**`summary.json`**")[2].partition("\n\n")[0]
     words = set(re.findall(r"`(\w+)`", paragraph))
@@ -57,7 +57,7 @@ def test_every_field_of_the_summary_is_told() -> None:
     assert {*told, *inner} == words
 
 
-def test_every_key_of_a_row_is_told() -> None:
+def test_every_key_of_a_row_is_documented() -> None:
     [finding, *_] = audit_reports.damaged().findings
     paragraph = ONE.partition("`--json` and `--ndjson`")[2].partition("\n\n")[0]
-    assert set(finding_rows.row(finding)) <= set(re.findall(r"`(\w+)`", paragraph))
+    assert set(finding_row(finding)) <= set(re.findall(r"`(\w+)`", paragraph))

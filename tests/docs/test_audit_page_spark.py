@@ -1,4 +1,4 @@
-"""docs/audit.md, what it says of Spark: its programs and its SQL run, its tables are those that there are."""
+"""docs/audit.md on Spark: its programs and SQL statements run, and its tables list the real columns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import small_stores
-import sparks
+import spark_session
 
-from recovery.audit import tables
-from storage.codec.entrylog import HEADER_SIZE
+from recovery.audit.spark import tables
+from storage.entrylog.format import HEADER_SIZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ PAGE = (Path(__file__).parent.parent.parent / "docs" / "audit.md").read_text()
 TABLES, CLUSTERS = (PAGE.partition(f"\n## {number}. ")[2].partition("\n## ")[0] for number in (4, 5))
 SOUND = "-- nothing, if all is well"
 
-pytestmark = sparks.MARKS
+pytestmark = spark_session.MARKS
 
 
 def blocks(language: str, text: str) -> list[str]:
@@ -28,7 +28,7 @@ def blocks(language: str, text: str) -> list[str]:
 
 
 def statements() -> list[str]:
-    """Every SQL statement of the page, its comment in front."""
+    """Return every SQL statement of the page with the comment before it."""
     return [one.strip() for block in blocks("sql", TABLES) for one in block.split(";\n") if one.strip()]
 
 
@@ -47,7 +47,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One with a damaged entry, another one that cannot be read at all, and a gap in a ledger."""
+    """Make a store with a damaged entry, an unreadable one, and a gap in a ledger."""
     store = small_stores.make(tmp_path_factory.mktemp("page") / "damaged")
     small_stores.add_behind_a_gap(store)
     path = store / "ledgers/current/1.log"
@@ -62,7 +62,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: str, *arguments: str) -> None:
     program = program.replace("import sys\n", f"import sys\n\nsys.argv = ['', *{arguments!r}]\n")
-    # The session is that of all tests.
+    # The session is shared with all tests.
     exec(program.replace("spark.stop()\n", ""), {})
 
 
@@ -84,7 +84,9 @@ def test_there_are_queries_of_both_kinds() -> None:
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=first_line)
-def test_each_query_answers_as_it_says(spark: SparkSession, store: Path, damaged: Path, query: str) -> None:
+def test_each_query_returns_the_shown_rows(
+    spark: SparkSession, store: Path, damaged: Path, query: str
+) -> None:
     counts = {}
     for path in (store, damaged):
         for view in VIEWS:
@@ -94,7 +96,7 @@ def test_each_query_answers_as_it_says(spark: SparkSession, store: Path, damaged
     assert (counts[store] == 0) is query.startswith(SOUND)
 
 
-def test_the_program_for_a_cluster_says_a_line_for_each_ledger(
+def test_the_program_for_a_cluster_prints_a_line_for_each_ledger(
     spark: SparkSession, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert spark is not None
@@ -106,13 +108,13 @@ def test_the_program_for_a_cluster_says_a_line_for_each_ledger(
 def test_reports_of_several_stores_are_one_table(
     spark: SparkSession, store: Path, damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from recovery.audit.asked import Asked
-    from recovery.audit.inspect import inspect
-    from recovery.audit.report import kept
+    from recovery.audit.pipeline.request import AuditRequest
+    from recovery.audit.pipeline.run_audit import run_audit
+    from recovery.audit.report import writer
 
     assert spark is not None
     for path in (store, damaged):
-        kept.write(inspect(Asked((str(path),))), tmp_path / path.name)
+        writer.write(run_audit(AuditRequest((str(path),))), tmp_path / path.name)
     (program,) = (block for block in blocks("python", CLUSTERS) if block.startswith("# gathered.py"))
     run(program, str(tmp_path))
     shown = capsys.readouterr().out
@@ -124,7 +126,7 @@ def test_reports_of_several_stores_are_one_table(
 
 
 def told_columns(rows: str, formats: str, kind: str) -> list[tuple[str, str]]:
-    """The columns that the page says a table has."""
+    """Return the columns of a table as the page lists them."""
     table = TABLES.partition(f"**`{rows}`** of {formats}\n")[2].partition("\n\n**")[0]
     found = re.findall(r"^\| (`.*?) \| (\w+) \|", table, re.MULTILINE)
     pairs = [(name, sql) for names, sql in found for name in re.findall(r"`(\w+)`", names)]
@@ -146,11 +148,13 @@ BOTH = "`entrylog` and `journal`"
         *((rows, "`ledgerindex`", "log", table) for rows, table in tables.INDEX.items()),
     ],
 )
-def test_every_column_is_told_with_its_type(rows: str, formats: str, kind: str, table: tables.Table) -> None:
+def test_every_column_is_documented_with_its_type(
+    rows: str, formats: str, kind: str, table: tables.Table
+) -> None:
     assert told_columns(rows, formats, kind) == list(table.columns)
 
 
-def test_every_format_says_which_rows_it_has() -> None:
+def test_every_format_documents_its_rows() -> None:
     told = {
         name: tuple(re.findall(r"`(\w+)`", rows))
         for name, rows in re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|", TABLES, re.MULTILINE)
@@ -162,9 +166,9 @@ def test_every_format_says_which_rows_it_has() -> None:
     }
 
 
-def test_every_setting_is_told() -> None:
+def test_every_setting_is_documented() -> None:
     pytest.importorskip("pyspark")
     from recovery.audit.spark import session
 
     told = set(re.findall(r"`(spark\.[\w.]+)`", CLUSTERS))
-    assert {*session._EVERYWHERE, *session._HERE} <= told
+    assert {*session.EVERYWHERE, *session.HERE} <= told

@@ -1,4 +1,4 @@
-"""The examples of docs/examples/crashlab find what they say, and are clean where they say so."""
+"""The examples of docs/examples/crashlab find the violations that they announce, and no others."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from recovery.crashlab import volume
+from recovery.crashlab.judge.run_figures import Status
 from recovery.crashlab.layers.cut import why_none
-from recovery.crashlab.numbers import Status
+from recovery.crashlab.run import volume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from recovery.crashlab import CrashLab, LabReport
-    from recovery.crashlab.numbers import ViolationNumbers
+    from recovery.crashlab.judge.run_figures import ViolationNumbers
 
 PLACE = Path(__file__).parent.parent.parent / "docs" / "examples" / "crashlab"
 SCRIPTS = sorted(path.stem for path in PLACE.glob("*.py"))
 
 
 def example(name: str) -> Any:
-    """The script as a module, under a name that no worker could import: it goes there as code."""
+    """Load the script as a module with a name that no worker can import, so that it is sent to workers as
+    code."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", PLACE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -48,6 +49,8 @@ def only(report: LabReport, *kinds: str) -> Sequence[ViolationNumbers]:
     assert {one.kind for one in report.violations} == set(kinds)
     return report.violations
 
+
+pytestmark = pytest.mark.docs
 
 needs_cc = pytest.mark.skipif(not shutil.which("cc"), reason="NOT RUN: no C compiler (cc)")
 
@@ -69,7 +72,7 @@ def test_sqlite_full_is_clean_on_all_layers_that_it_names(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_sqlite_full_overlooks_nothing_but_a_directory_that_could_not_be_synced(
+def test_sqlite_full_loses_entries_only_if_a_directory_sync_fails(
     tmp_path: Path,
 ) -> None:
     for violation in only(crashed(example("sqlite_full").lab, tmp_path, "errors"), "LOST"):
@@ -105,7 +108,7 @@ def test_lmdb_without_syncs_is_caught(tmp_path: Path) -> None:
     assert "ext4-ordered" in {one.profile for one in found}
 
 
-def test_lmdb_that_is_made_in_place_has_no_name_and_half_a_beginning(tmp_path: Path) -> None:
+def test_lmdb_that_is_created_in_place_can_lose_its_name_or_half_of_its_first_pages(tmp_path: Path) -> None:
     found = only(crashed(example("lmdb_nosync").in_place, tmp_path, "model"), "LOST", "REFUSED")
     [nameless] = [one for one in found if one.kind == "LOST"]
     assert nameless.lost == ("/: create data.mdb (its directory was not synced)",)
@@ -118,7 +121,7 @@ def test_lmdb_that_is_made_in_place_has_no_name_and_half_a_beginning(tmp_path: P
 # ── a queue of files ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_queue_of_files_falls_to_one_line(tmp_path: Path) -> None:
+def test_the_queue_of_files_fails_because_one_line_is_missing(tmp_path: Path) -> None:
     [violation] = crashed(example("file_queue").lab, tmp_path, "model", "kill", "errors", "nested").violations
     assert violation.kind == "LOST"
     assert violation.layer == "model"
@@ -146,7 +149,7 @@ def test_two_runs_with_one_seed_give_the_same_numbers(
 
 
 def figures(report: LabReport) -> Any:
-    """Everything but times."""
+    """Return all figures except times."""
     layers = [(one.name, one.status, one.why, one.counts, one.table) for one in report.numbers.layers]
     return layers, report.violations
 
@@ -155,7 +158,7 @@ def figures(report: LabReport) -> Any:
 
 
 @needs_cc
-def test_a_store_in_c_is_tested_like_any_other(tmp_path: Path) -> None:
+def test_a_store_in_c_is_tested_like_a_store_in_python(tmp_path: Path) -> None:
     report = crashed(example("in_c").lab(), tmp_path, "model", "kill", "errors", "nested")
     report.assert_ok()
     assert report.numbers.layer("kill").counts["kills"] > 20
@@ -168,7 +171,7 @@ def test_a_store_in_c_that_syncs_nothing_is_caught(tmp_path: Path) -> None:
     [violation] = report.violations
     assert violation.kind == "LOST"
     assert len(violation.lost) == 1
-    # What one crash does alone is not told again as a crash inside a recovery.
+    # A violation by one crash alone is not reported again for crashes inside a recovery.
     assert report.numbers.layer("nested").counts == {"broken by the first crash alone": 1}
 
 
@@ -213,7 +216,7 @@ def test_an_example_runs_by_the_command(tmp_path: Path) -> None:
 @pytest.mark.skipif(bool(why_none()), reason=f"NOT RUN: {why_none()}")
 def test_real_file_systems_lose_the_rename_too(tmp_path: Path) -> None:
     report = crashed(example("file_queue").lab, tmp_path, "cut")
-    # A machine without one of them is told so, and cuts the other.
+    # A machine without one of the file systems reports it, and the other is tested.
     every = not any(volume.why_not(kind) for kind in volume.KINDS)
     assert report.numbers.layer("cut").status is (Status.COMPLETE if every else Status.CUT_SHORT)
     assert {one.kind for one in report.violations} == {"LOST"}

@@ -1,7 +1,7 @@
-"""docs/crashlab.md, walked through: its files are written, its changes made, its commands say what it shows.
+"""Execute docs/crashlab.md: write its files, apply its changes, and compare the output of its commands.
 
-A block of Python that begins with the name of a file is that file; a diff changes the file that it names; a
-console block is run behind all that stands before it. Times may differ, and nothing else.
+A block of Python that begins with a file name is that file. A diff changes the file that it names. A console
+block runs after everything before it. Only times may differ.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from recovery.crashlab import layers, oracles, profile
+from recovery.crashlab import layers
+from recovery.crashlab.judge import oracles
+from recovery.crashlab.model import profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "crashlab.md").read_text()
-IS_INSTALLED = any(one.value == "recovery.crashlab.plugin" for one in entry_points(group="pytest11"))
-PLUGIN = [] if IS_INSTALLED else ["-p", "recovery.crashlab.plugin"]
 COMMANDS = {
     "ledgerstore": [sys.executable, "-c", "from recovery.shell.main import main; main()"],
-    "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *PLUGIN],
+    "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist"],
     "python": [sys.executable],
 }
 
@@ -53,7 +54,7 @@ CONSOLES = [number for number, block in enumerate(BLOCKS) if block.language == "
 
 
 def set_up(directory: Path, until: int) -> None:
-    """All files as they are in front of that block."""
+    """Write all files in their state before that block."""
     for block in BLOCKS[:until]:
         if block.language == "python":
             (directory / block.title.removeprefix("# ")).write_text(block.text)
@@ -84,13 +85,13 @@ def run(directory: Path, line: str) -> subprocess.CompletedProcess[str]:
 
 
 def said(directory: Path, line: str) -> str:
-    """What a command prints, what is for people behind the rest."""
+    """Return the output of a command, with standard error after standard output."""
     done = run(directory, line)
     return done.stdout + done.stderr
 
 
 def session(block: Block) -> Iterator[tuple[str, str]]:
-    """Each command with what is shown of it."""
+    """Return each command with its shown output."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
         yield command, shown
@@ -101,7 +102,7 @@ def without_times(text: str) -> list[str]:
 
 
 def console(number: int) -> object:
-    """A test of it; rot takes its time, and two of them need a shell of that name."""
+    """Make a test of a console block. Blocks with rot are slow, and two blocks need bash."""
     text = BLOCKS[number].text
     missing = [shell for shell in ("bash", "dash") if f"{NEEDS[shell]} " in text and not shutil.which(shell)]
     skipped = pytest.mark.skipif(bool(missing), reason=f"NOT RUN: no {', '.join(missing)}")
@@ -109,14 +110,14 @@ def console(number: int) -> object:
 
 
 @pytest.mark.parametrize("number", [*map(console, CONSOLES)])
-def test_each_command_says_what_is_shown(tmp_path: Path, number: int) -> None:
+def test_each_command_prints_what_is_shown(tmp_path: Path, number: int) -> None:
     set_up(tmp_path, number)
     for command, shown in session(BLOCKS[number]):
         assert without_times(said(tmp_path, command)) == without_times(shown)
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="NOT RUN: no bash")
-def test_a_run_that_is_not_covered_does_not_end_as_a_clean_one(tmp_path: Path) -> None:
+def test_a_run_with_an_incomplete_layer_has_another_exit_code_than_a_clean_one(tmp_path: Path) -> None:
     set_up(tmp_path, len(BLOCKS))
     assert run(tmp_path, "ledgerstore crash run in_bash.py:lab --layers model").returncode == 3
 
@@ -134,7 +135,7 @@ def test_every_block_is_used() -> None:
     used = {
         f"# {name}" for name in ("teashop.py", "lab.py", "options.py", "fields.py", "shell.py", "in_bash.py")
     }
-    assert files == used | {"# test_teashop.py"}
+    assert files == used | {"# conftest.py", "# test_teashop.py"}
     assert {block.language for block in BLOCKS} == {"python", "diff", "console"}
 
 
@@ -146,12 +147,12 @@ def table_below(title: str) -> str:
 
 
 def names_in(title: str) -> set[str]:
-    """The words in front of each row."""
+    """Return the names in the first column of each row."""
     rows = re.findall(r"^\| (`.*?) \|", table_below(title), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([\w-]+)", row)}
 
 
-def test_every_layer_and_every_profile_is_told_of() -> None:
+def test_every_layer_and_every_profile_is_documented() -> None:
     from recovery.crashlab.layers.catalogue import LAYERS
 
     assert layers.__doc__
@@ -159,14 +160,14 @@ def test_every_layer_and_every_profile_is_told_of() -> None:
     assert names_in("Profiles") == set(profile.PROFILES)
 
 
-def test_every_oracle_and_every_rule_is_told_of() -> None:
+def test_every_oracle_and_every_rule_is_documented() -> None:
     known = {name for name, one in vars(oracles).items() if hasattr(one, "breaches")} - {"Oracle"}
     rules = {one.__name__ for one in oracles.Rule.__args__}
     assert known | rules <= names_in("Oracles and rules")
 
 
-def test_every_outcome_of_rot_is_told_of() -> None:
-    from recovery.crashlab.layers.rot import REPORTED, UNDECIDABLE
-    from recovery.crashlab.verdict import Verdict
+def test_every_outcome_of_rot_is_documented() -> None:
+    from recovery.crashlab.judge.damage_verdict import DamageVerdict
+    from recovery.crashlab.layers.rot import UNDECIDABLE
 
-    assert {*Verdict, REPORTED, UNDECIDABLE} <= names_in("Rot: kinds and fields")
+    assert {*DamageVerdict, UNDECIDABLE} <= names_in("Rot: kinds and fields")

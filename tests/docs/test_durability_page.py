@@ -1,4 +1,4 @@
-"""What docs/durability.md promises, it promises with tests that exist."""
+"""Each promise in docs/durability.md links tests that exist."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LINKS = re.findall(r"\[(test_\w+)\]\(\.\./(tests/[\w/]+\.py)\)", PAGE)
 
 
 def promises() -> list[str]:
-    """The sentences of the sections that promise something."""
-    promised = PAGE.split("## What it does not mean")[0]
+    """Return the promises: the list items before the section on what is not promised."""
+    promised = PAGE.split("## What is not promised")[0]
     return re.findall(r"^\* (.*?)(?=^\* |^## |\Z)", promised, re.MULTILINE | re.DOTALL)
 
 

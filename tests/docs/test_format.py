@@ -1,11 +1,11 @@
-"""docs/format.md is true: its tables are the structs, its hex is freshly encoded, its numbers are the code's.
+"""Check docs/format.md: its tables equal the structs, its hex is encoded again, its numbers equal the code's.
 
-A comment in front of each table and each block of hex says what it is held against:
+A comment before each table and each block of hex states what it is compared with:
 
     <!-- table: seal size=64 -->   offset | size | type | …         the structs in TABLES
-    <!-- diagram: seal -->         numbers above boxes             the offsets of the same table
+    <!-- diagram: seal -->         numbers above boxes             the offsets of that table
     <!-- hex: seal -->             lines of offset and bytes        the bytes in EXAMPLES
-    <!-- damage: mark -->          what stands there | answer | …   the cases in DAMAGE
+    <!-- damage: mark -->          found | answer | …               the cases in DAMAGE
     <!-- facts: constants -->      name | value | …                 the rows in FACTS
 """
 
@@ -28,20 +28,34 @@ import msgpack
 import pytest
 from crc32c import crc32c
 
-from storage import cookie as cookie_part
-from storage import entry as entry_words
-from storage import entrylog_reader, entrylog_scan, filenames, journal_groups, journal_reader, journal_scan
-from storage.codec import cookie, digest, entry, entrylog, index, journal, mark, page_sums, row, rows, seal
-from storage.codec.survey import EntryVerifier
-from storage.entry import DigestType, Entry
-from storage.entrylog_reader import EntryLogReader
-from storage.filenames import FileKind
-from storage.journal_groups import groups
-from storage.journal_reader import JournalReader
-from storage.outcome import Flaw
-from storage.position import LOG_ID_MAX, EntryLocation, JournalPosition, LogPosition
-from storage.posix_files import PosixDirectory
-from storage.row import LedgerRow
+from storage.checkpoint import mark_format
+from storage.disk import cookie as cookie_part
+from storage.disk import cookie_format, filenames
+from storage.disk.filenames import FileKind
+from storage.disk.posix import PosixDirectory
+from storage.entry import digest, ledger_record_format, record_format
+from storage.entry import format as entry_format
+from storage.entry import model as entry_model
+from storage.entry.digest_inference import EntryVerifier
+from storage.entry.ledger_record import LedgerRecord
+from storage.entry.model import DigestType, Entry
+from storage.entry.position import LOG_ID_MAX, EntryLocation, JournalPosition, LogPosition
+from storage.entry.read_result import Flaw
+from storage.entrylog import format as entrylog_format
+from storage.entrylog import lineage as lineage_file
+from storage.entrylog import lineage_format
+from storage.entrylog import reader as entrylog_reader
+from storage.entrylog import scan as entrylog_scan
+from storage.entrylog.reader import EntryLogReader
+from storage.index import format as index_format
+from storage.index.lmdb import checksum_format
+from storage.journal import format as journal_format
+from storage.journal import group_reader, seal
+from storage.journal import reader as journal_reader
+from storage.journal import scan as journal_scan
+from storage.journal.group_reader import groups
+from storage.journal.reader import JournalReader
+from storage.ledgers import metadata_log_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,13 +71,13 @@ _HEX_TOKEN = re.compile(r"(?P<bytes>(?:[0-9a-f]{2})+)(?:\u00d7(?P<times>\d+))?")
 
 
 class Block:
-    """What follows one marker: the lines of a table, or of a fenced block."""
+    """The lines after one marker: a table, or a fenced block."""
 
     def __init__(self, kind: str, name: str, size: str | None, lines: list[str]) -> None:
         self.kind, self.name, self.size, self.lines = kind, name, size, lines
 
     def rows(self) -> list[list[str]]:
-        """The cells of a table, without its head."""
+        """Return the cells of a table, without its header."""
         return [[cell.strip() for cell in line.strip("|").split("|")] for line in self.lines[2:]]
 
 
@@ -74,7 +88,7 @@ def page() -> str:
 
 @cache
 def words_of_code() -> frozenset[str]:
-    """What stands between backticks in text and tables."""
+    """Return the words between backticks in text and tables."""
     unfenced = re.sub(r"^```.*?^```", "", page(), flags=re.DOTALL | re.MULTILINE)
     return frozenset(re.findall(r"`([^`\n]+)`", unfenced))
 
@@ -107,7 +121,8 @@ def block_of(kind: str, name: str) -> Block:
 
 
 def parse_hex(block: Block) -> tuple[int, bytes]:
-    """Where the example begins, and its bytes; each line's offset must be where the bytes before it end."""
+    """Return the start of the example and its bytes. Each line must begin at the offset where the one before
+    ends."""
     start, data = 0, b""
     for number, line in enumerate(block.lines):
         match = _HEX_LINE.fullmatch(line)
@@ -123,14 +138,14 @@ def parse_hex(block: Block) -> tuple[int, bytes]:
 
 # --- what the code says: fields ------------------------------------------------------------------------
 
-_TYPES = {"q": "i64", "Q": "u64", "i": "i32", "I": "u32", "B": "u8", "s": "bytes", "x": "zeros"}
+_TYPES = {"q": "i64", "Q": "u64", "i": "i32", "I": "u32", "H": "u16", "B": "u8", "s": "bytes", "x": "zeros"}
 
 Part = struct.Struct | tuple[int | str, str]
 Field = tuple[str, str, str]
 
 
 def _parts(part: Part) -> Iterator[tuple[int | str, str]]:
-    """(size, type) of each field; of a struct as its format says."""
+    """Yield (size, type) of each field of a struct's format."""
     if isinstance(part, tuple):
         yield part
         return
@@ -143,7 +158,7 @@ def _parts(part: Part) -> Iterator[tuple[int | str, str]]:
 
 
 def fields(*parts: Part) -> list[Field]:
-    """(offset, size, type) of each field, one directly behind the other; a size may be a letter."""
+    """Return (offset, size, type) of consecutive fields. A size may be a letter."""
     found: list[Field] = []
     letters: list[str] = []
     fixed = 0
@@ -157,38 +172,51 @@ def fields(*parts: Part) -> list[Field]:
     return found
 
 
-_MAP_PAIRS = (f"{entrylog._MAP_PAIR.size}\N{MULTIPLICATION SIGN}count", "pairs")
+_MAP_PAIRS = (f"{entrylog_format._MAP_PAIR.size}\N{MULTIPLICATION SIGN}count", "pairs")
 
 TABLES: dict[str, list[Field]] = {
-    "entry": fields(entry.HEAD, ("m", "bytes"), ("rest", "bytes")),
-    "lac-packet": fields(entry.LAC_PACKET, ("m", "bytes")),
+    "entry": fields(entry_format.HEAD, ("m", "bytes"), ("rest", "bytes")),
+    "lac-packet": fields(entry_format.LAC_PACKET, ("m", "bytes")),
     "journal-header": fields(
-        journal._PREFIX, journal._OURS, (journal.HEADER_SIZE_MAX - journal._OURS_END, "zeros")
+        journal_format._PREFIX,
+        journal_format._OURS,
+        (journal_format.HEADER_SIZE_MAX - journal_format._OURS_END, "zeros"),
     ),
-    "journal-record": fields(journal._LENGTH, ("n", "bytes")),
-    "journal-special": fields(journal._LENGTH, journal._SPECIAL, ("n", "bytes")),
-    "journal-fence": fields(journal._LENGTH, entry.IDS),
-    "journal-padding": fields(journal._TWO_LENGTHS, ("n", "bytes")),
+    "journal-record": fields(journal_format._LENGTH, ("n", "bytes")),
+    "journal-special": fields(journal_format._LENGTH, journal_format._SPECIAL, ("n", "bytes")),
+    "journal-fence": fields(journal_format._LENGTH, entry_format.IDS),
+    "journal-padding": fields(journal_format._TWO_LENGTHS, ("n", "bytes")),
     "seal": fields(seal._SEAL, seal._CHECKSUM),
     "log-header": fields(
-        entrylog._HEADER,
-        entrylog._OURS,
-        (entrylog.HEADER_SIZE - entrylog._HEADER.size - entrylog._OURS.size, "zeros"),
+        entrylog_format._HEADER,
+        entrylog_format._OURS,
+        entrylog_format._MAP_CHECKSUM,
+        (
+            entrylog_format.HEADER_SIZE
+            - entrylog_format.MAP_CHECKSUM_OFFSET
+            - entrylog_format._MAP_CHECKSUM.size,
+            "zeros",
+        ),
     ),
-    "log-seal": fields(entrylog._MAP_FIELDS),
-    "log-record": fields(entrylog._SIZE, ("n", "bytes")),
-    "log-map": fields(entrylog._SIZE, entrylog._MAP_HEAD, _MAP_PAIRS),
-    "log-map-pair": fields(entrylog._MAP_PAIR),
-    "log-filler": fields(entrylog._PREFIX, ("rest", "zeros")),
-    "mark": fields(mark._POSITION, mark._TRAILER, mark._CHECKSUM),
-    "index-key": fields(index._KEY),
-    "index-value": fields(index._VALUE),
-    "row": fields(("n", "msgpack"), row._CHECKSUM),
-    "rows-group": fields(rows._HEAD, rows._CHECKSUM, ("n", "rows"), ("rest", "zeros")),
-    "rows-item": fields(rows._SIZE, ("n", "row")),
+    "log-seal": fields(entrylog_format._MAP_FIELDS),
+    "log-record": fields(entrylog_format._SIZE, ("n", "bytes")),
+    "log-map": fields(entrylog_format._SIZE, entrylog_format._MAP_HEAD, _MAP_PAIRS),
+    "log-map-pair": fields(entrylog_format._MAP_PAIR),
+    "log-filler": fields(record_format.PREFIX, ("rest", "zeros")),
+    "mark": fields(mark_format._POSITION, mark_format._TRAILER, mark_format._CHECKSUM),
+    "lineage": fields(lineage_format._HEAD, ("n", "pairs"), ("m", "ids"), lineage_format._CHECKSUM),
+    "lineage-pair": fields(lineage_format._PAIR),
+    "lineage-id": fields(lineage_format._ID),
+    "index-key": fields(index_format._KEY),
+    "index-value": fields(index_format._VALUE),
+    "row": fields(("n", "msgpack"), ledger_record_format._CHECKSUM),
+    "rows-group": fields(
+        metadata_log_format._HEAD, metadata_log_format._CHECKSUM, ("n", "rows"), ("rest", "zeros")
+    ),
+    "rows-item": fields(metadata_log_format._SIZE, ("n", "row")),
     "sums-record": fields(
-        page_sums._HEAD,
-        page_sums._CHECKSUM,
+        checksum_format._HEAD,
+        checksum_format._CHECKSUM,
         ("n", "u32 …"),
         ("n", "u32 …"),
         ("m", "u32 …"),
@@ -198,16 +226,17 @@ TABLES: dict[str, list[Field]] = {
 }
 
 SIZES = {
-    "journal-header": journal.HEADER_SIZE_MAX,
-    "journal-padding": journal.PREFIX_SIZE,
+    "journal-header": journal_format.HEADER_SIZE_MAX,
+    "journal-padding": journal_format.PREFIX_SIZE,
     "seal": seal.SIZE,
-    "log-header": entrylog.HEADER_SIZE,
-    "log-filler": entrylog.PREFIX_SIZE,
-    "mark": mark.SIZE,
-    "index-key": index.KEY_SIZE,
-    "index-value": index.VALUE_SIZE,
-    "rows-group": rows.HEAD_SIZE,
-    "sums-record": page_sums.HEAD_SIZE,
+    "log-header": entrylog_format.HEADER_SIZE,
+    "log-filler": entrylog_format.PREFIX_SIZE,
+    "mark": mark_format.SIZE,
+    "lineage": lineage_format.SIZE_MIN,
+    "index-key": index_format.KEY_SIZE,
+    "index-value": index_format.VALUE_SIZE,
+    "rows-group": metadata_log_format.HEAD_SIZE,
+    "sums-record": checksum_format.HEAD_SIZE,
 }
 
 # --- what the code says: bytes -------------------------------------------------------------------------
@@ -220,45 +249,48 @@ SECOND = Entry(1, 1, 0, 473, bytes(i & 0xFF for i in range(468)))
 JOURNAL_ID = 0x19B0A1B2C3D
 SALT = 0x0123456789ABCDEF
 FIRST_GROUP = seal.first_group_start(4096)
-ORIGIN = entrylog.Origin(bytes(range(0xA0, 0xB0)), 7, LogPosition(0x1F3, 8237))
+ORIGIN = entrylog_format.Origin(bytes(range(0xA0, 0xB0)), 7, LogPosition(0x1F3, 8237))
 SEAL = seal.Seal(JOURNAL_ID, SALT, 1, FIRST_GROUP, JournalPosition(JOURNAL_ID - 1, 8192), 2)
-MARK = mark.Mark(JournalPosition(JOURNAL_ID, 8192), mark.Trailer(7, JOURNAL_ID, LogPosition(0x1F4, 1622), 4))
-ROW = LedgerRow(1, 3, DigestType.CRC32C, master_key=digest.master_key(PASSWORD))
-SUMS = page_sums.Record(
+MARK = mark_format.Mark(
+    JournalPosition(JOURNAL_ID, 8192), mark_format.Trailer(7, JOURNAL_ID, LogPosition(0x1F4, 1622), 4)
+)
+LINEAGE = lineage_format.Lineage(9, (LogPosition(0x1F2, 8237), LogPosition(0x1F4, 0)), (0x1F3,))
+ROW = LedgerRecord(1, 3, DigestType.CRC32C, master_key=digest.master_key(PASSWORD))
+SUMS = checksum_format.ChecksumRecord(
     7,
     4096,
     0x9D1C0F6A,
-    page_sums.numbers(2, 5),
-    page_sums.numbers(0x11223344, 0xAABBCCDD),
-    page_sums.numbers(9),
+    checksum_format.numbers(2, 5),
+    checksum_format.numbers(0x11223344, 0xAABBCCDD),
+    checksum_format.numbers(9),
 )
-COOKIE = cookie.Cookie("127.0.0.1:3181", ("/data/journal",), ("/data/ledgers",), "inst-1")
+COOKIE = cookie_format.Cookie("127.0.0.1:3181", ("/data/journal",), ("/data/ledgers",), "inst-1")
 
 Example = tuple[int, bytes]
 
 
 def entry_bytes(digest_type: DigestType, of: Entry = HELLO) -> bytes:
-    return entry.encode(of, digest.digester(digest_type, PASSWORD))
+    return entry_format.encode(of, digest.digester(digest_type, PASSWORD))
 
 
 def lac_bytes(digest_type: DigestType) -> bytes:
-    return entry.encode_lac(1, 0, digest.digester(digest_type, PASSWORD))
+    return entry_format.encode_lac(1, 0, digest.digester(digest_type, PASSWORD))
 
 
 def key_record() -> bytes:
-    return journal.encode_ledger_key(1, digest.master_key(PASSWORD))
+    return journal_format.encode_ledger_key(1, digest.master_key(PASSWORD))
 
 
 def journal_records() -> list[bytes]:
-    return [key_record(), journal.encode_record(entry_bytes(DigestType.CRC32C))]
+    return [key_record(), journal_format.encode_record(entry_bytes(DigestType.CRC32C))]
 
 
 def group(of: seal.Seal = SEAL) -> bytes:
-    return b"".join(seal.encode_group(journal_records(), of, alignment=4096))
+    return seal.encode_group(journal_records(), sum(map(len, journal_records())), of, alignment=4096)
 
 
-def our_header(filled_until: int = 0) -> bytes:
-    return journal.encode_header(journal.Header(6, SALT, filled_until))
+def our_header(filled_until: int = 0, follows: int = 0) -> bytes:
+    return journal_format.encode_header(journal_format.JournalHeader(6, SALT, filled_until, follows))
 
 
 def our_journal() -> bytes:
@@ -267,20 +299,22 @@ def our_journal() -> bytes:
 
 def bookie_batch() -> bytes:
     records = b"".join(journal_records())
-    return records + journal.encode_padding(journal.HEADER_SIZE_MAX + len(records), 512)
+    return records + journal_format.encode_padding(journal_format.HEADER_SIZE_MAX + len(records), 512)
 
 
 def ledgers_map() -> bytes:
-    (record,) = entrylog.encode_ledgers_map({1: 553, 2: 45})
+    (record,) = entrylog_format.encode_ledgers_map({1: 553, 2: 45})
     return record
 
 
 def log_records() -> bytes:
-    return b"".join(entrylog.encode_record(entry.encode(one, CRC32C)) for one in (HELLO, WORLD, SECOND))
+    return b"".join(
+        entrylog_format.encode_record(entry_format.encode(one, CRC32C)) for one in (HELLO, WORLD, SECOND)
+    )
 
 
 def rows_group() -> bytes:
-    return rows.encode_group([row.encode(ROW)], 1, 0, 0)
+    return metadata_log_format.encode_group([ledger_record_format.encode(ROW)], 1, 0, 0)
 
 
 EXAMPLES: dict[str, Callable[[], Example]] = {
@@ -291,33 +325,37 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "lac-packet": lambda: (0, lac_bytes(DigestType.CRC32C)),
     "master-key": lambda: (0, digest.master_key(PASSWORD)),
     "mac-key": lambda: (0, digest.mac_key(PASSWORD)),
-    "journal-header-bookie": lambda: (0, journal.encode_header(journal.Header(6))),
-    "journal-header-ours": lambda: (0, our_header(64 << 20) + seal.header_padding(4096)),
+    "journal-header-bookie": lambda: (0, journal_format.encode_header(journal_format.JournalHeader(6))),
+    "journal-header-ours": lambda: (0, our_header(64 << 20, 3) + seal.header_padding(4096)),
     "journal-batch-bookie": lambda: (512, bookie_batch()),
-    "journal-fence": lambda: (2560, journal.encode_fence(1)),
-    "journal-explicit-lac": lambda: (3072, journal.encode_explicit_lac(1, entry.encode_lac(1, 2, CRC32C))),
+    "journal-fence": lambda: (2560, journal_format.encode_fence(1)),
+    "journal-explicit-lac": lambda: (
+        3072,
+        journal_format.encode_explicit_lac(1, entry_format.encode_lac(1, 2, CRC32C)),
+    ),
     "group": lambda: (FIRST_GROUP, group()),
     "atomic-mark": lambda: (FIRST_GROUP, seal.encode_atomic_mark()),
-    "log-header-ours": lambda: (0, entrylog.encode_header(ORIGIN)),
+    "log-header-ours": lambda: (0, entrylog_format.encode_header(ORIGIN)),
     "log-header-sealed": lambda: (
         0,
-        entrylog.encode_header()[: entrylog.MAP_FIELDS_OFFSET]
-        + entrylog.encode_map_fields(1622, 2)
+        entrylog_format.encode_header()[: entrylog_format.MAP_FIELDS_OFFSET]
+        + entrylog_format.encode_map_fields(1622, 2)
         + bytes(1004),
     ),
-    "log-records": lambda: (entrylog.HEADER_SIZE, log_records()[:90]),
+    "log-records": lambda: (entrylog_format.HEADER_SIZE, log_records()[:90]),
     "log-map": lambda: (1622, ledgers_map()),
-    "log-filler": lambda: (1114, entrylog.encode_filler(1114)),
-    "mark-bookie": lambda: (0, mark.encode(mark.Mark(JournalPosition(JOURNAL_ID, 1024)))),
-    "mark-ours": lambda: (0, mark.encode(MARK)),
+    "log-filler": lambda: (1114, entrylog_format.encode_filler(1114)),
+    "mark-bookie": lambda: (0, mark_format.encode(mark_format.Mark(JournalPosition(JOURNAL_ID, 1024)))),
+    "mark-ours": lambda: (0, mark_format.encode(MARK)),
+    "lineage": lambda: (0, lineage_format.encode(LINEAGE, ORIGIN.store_id)),
     "index-item": lambda: (
         0,
-        index.encode_key(1) + index.encode_value(1, LogPosition(0x1F4, 0x45A).location),
+        index_format.encode_key(1) + index_format.encode_value(1, LogPosition(0x1F4, 0x45A).location),
     ),
-    "row": lambda: (0, row.encode(ROW)),
+    "row": lambda: (0, ledger_record_format.encode(ROW)),
     "rows-group": lambda: (0, rows_group()),
-    "sums-record": lambda: (4096, page_sums.encode(SUMS, 4096)),
-    "version": lambda: (0, cookie.encode(COOKIE)),
+    "sums-record": lambda: (4096, checksum_format.encode(SUMS, 4096)),
+    "version": lambda: (0, cookie_format.encode(COOKIE)),
     "last-id": lambda: (0, b"%x\n" % 0x1F4),
 }
 
@@ -325,7 +363,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
 
 
 class MemoryFile:
-    """Bytes that are read as a file."""
+    """Bytes with the interface of a file."""
 
     name = "memory"
 
@@ -352,16 +390,16 @@ class MemoryFile:
 
 
 def sums_of(data: bytes) -> object:
-    head = page_sums.decode_head(data, 0, len(data))
-    if not isinstance(head, page_sums.Head):
+    head = checksum_format.decode_head(data, 0, len(data))
+    if not isinstance(head, checksum_format.RecordHead):
         return head
-    return page_sums.decode_body(head, data, data[page_sums.HEAD_SIZE :][: head.body_size])
+    return checksum_format.decode_body(head, data, data[checksum_format.HEAD_SIZE :][: head.body_size])
 
 
 def sums_with(offset: int, new: bytes, *, resums: bool = False) -> object:
-    """How a record reads when it says something else, with a right checksum or the old one."""
-    data = put(page_sums.encode(SUMS, 0), offset, new)
-    checksum = crc32c(data[page_sums.HEAD_SIZE : page_sums.HEAD_SIZE + 20], crc32c(data[:44]))
+    """Read a checksum record after a change, with a right checksum or the old one."""
+    data = put(checksum_format.encode(SUMS, 0), offset, new)
+    checksum = crc32c(data[checksum_format.HEAD_SIZE : checksum_format.HEAD_SIZE + 20], crc32c(data[:44]))
     return sums_of(put(data, 44, checksum.to_bytes(4, "big")) if resums else data)
 
 
@@ -382,8 +420,8 @@ def journal_header(data: bytes) -> object:
 
 
 def journal_stop(data: bytes) -> object:
-    """The last item of a plain journal with these bytes behind its header."""
-    header = journal.encode_header(journal.Header(6))
+    """Return the last item of a plain journal with these bytes after its header."""
+    header = journal_format.encode_header(journal_format.JournalHeader(6))
     return list(JournalReader(MemoryFile(header + data), JOURNAL_ID).items())[-1]
 
 
@@ -392,35 +430,37 @@ def group_stop(data: bytes) -> object:
 
 
 def resealed(**changes: Any) -> object:
-    """How our journal reads when its only seal says something else, with a right checksum."""
+    """Read our journal after a change of its only seal, with a right checksum."""
     return group_stop(our_header() + seal.header_padding(4096) + group(SEAL._replace(**changes)))
 
 
 def second_group(**changes: Any) -> object:
-    """How our journal reads when such a group follows the first."""
+    """Read our journal with this second group."""
     return group_stop(our_journal() + group(SEAL._replace(group_start=8192, **changes)))
 
 
 def scan_stop(data: bytes) -> object:
-    """How our journal ends, with all that tells of it."""
+    """Return how the scan of our journal ends."""
     return journal_scan.scan(JournalReader(MemoryFile(data), JOURNAL_ID), EntryVerifier()).stop
 
 
 def record_of(*ids: int, rest: bytes = b"", version: int = 6) -> object:
-    return journal.decode_record(i64(*ids) + rest, version)
+    return journal_format.decode_record(i64(*ids) + rest, version)
 
 
 def foreign_stop(*bodies: bytes) -> object:
-    """How a bookie's journal with these records, and no padding, ends."""
-    data = journal.encode_header(journal.Header(6)) + b"".join(map(journal.encode_record, bodies))
+    """Return how a bookie's journal with these records and without padding ends."""
+    data = journal_format.encode_header(journal_format.JournalHeader(6)) + b"".join(
+        map(journal_format.encode_record, bodies)
+    )
     return journal_scan.scan(JournalReader(MemoryFile(data), JOURNAL_ID), EntryVerifier()).stop
 
 
 def foreign_unknown_digest() -> object:
-    """A CRC-32C ledger, and one entry of another whose digest nothing tells."""
+    """A CRC-32C ledger, and one entry of another ledger whose digest type is unknown."""
     lone = Entry(9, 4, 3, 999, b"lone")
     return foreign_stop(
-        entry_bytes(DigestType.CRC32C), entry.encode(lone, digest.digester(DigestType.MAC, b"x"))
+        entry_bytes(DigestType.CRC32C), entry_format.encode(lone, digest.digester(DigestType.MAC, b"x"))
     )
 
 
@@ -430,12 +470,12 @@ def foreign_wrong_digest() -> object:
 
 
 def log_of(records: bytes) -> EntryLogReader:
-    return EntryLogReader(MemoryFile(entrylog.encode_header() + records), 0, EntryVerifier())
+    return EntryLogReader(MemoryFile(entrylog_format.encode_header() + records), 0, EntryVerifier())
 
 
 def log_items(records: bytes) -> list[object]:
     reader = log_of(records)
-    entrylog_scan.survey(reader)
+    entrylog_scan.learn_digest_types(reader)
     return list(entrylog_scan.items(reader))
 
 
@@ -444,75 +484,102 @@ def log_read(records: bytes, offset: int, wanted: tuple[int, int] | None = None)
 
 
 def summed(data: bytes) -> bytes:
-    """The journal with the checksum of its first group made right."""
+    """Return the journal with a right checksum of its first group."""
     return put(data, 8188, struct.pack(">I", crc32c(data[4096:8188])))
 
 
-def sealed_log(ledgers: int, behind: bytes = b"") -> EntryLogReader:
-    """A log whose map has two ledgers, and something behind it."""
+def sealed_log(ledgers: int, behind: bytes = b"", checksum: int = 0) -> EntryLogReader:
+    """Make a log of ours whose map has two ledgers, with bytes after the map and this map crc."""
     header = put(
-        entrylog.encode_header(), entrylog.MAP_FIELDS_OFFSET, entrylog.encode_map_fields(1622, ledgers)
+        entrylog_format.encode_header(ORIGIN),
+        entrylog_format.MAP_FIELDS_OFFSET,
+        entrylog_format.encode_map_fields(1622, ledgers),
     )
+    header = put(header, entrylog_format.MAP_CHECKSUM_OFFSET, i32(checksum))
     data = header + log_records() + ledgers_map() + behind
     return EntryLogReader(MemoryFile(data), 0, EntryVerifier())
 
 
 def sealed_and_cut() -> EntryLogReader:
-    """A sealed log without its map."""
-    header = put(entrylog.encode_header(), entrylog.MAP_FIELDS_OFFSET, entrylog.encode_map_fields(1622, 2))
+    """Make a sealed log without its map."""
+    header = put(
+        entrylog_format.encode_header(),
+        entrylog_format.MAP_FIELDS_OFFSET,
+        entrylog_format.encode_map_fields(1622, 2),
+    )
     return EntryLogReader(MemoryFile(header + log_records()), 0, EntryVerifier())
 
 
 def log_origin_with(offset: int, new: bytes) -> object:
-    """Our header with these bytes in it, and a right checksum."""
-    data = put(entrylog.encode_header(ORIGIN), offset, new)
-    return entrylog.decode_header(put(data, 68, struct.pack(">I", entrylog._header_checksum(data))))
+    """Read our log header after a change, with a right checksum."""
+    data = put(entrylog_format.encode_header(ORIGIN), offset, new)
+    return entrylog_format.decode_header(
+        put(data, 68, struct.pack(">I", entrylog_format._header_checksum(data)))
+    )
 
 
 def log_header(offset: int, new: bytes) -> object:
-    return entrylog.decode_header(put(entrylog.encode_header(ORIGIN), offset, new))
+    return entrylog_format.decode_header(put(entrylog_format.encode_header(ORIGIN), offset, new))
 
 
 def bookie_log_header(offset: int, new: bytes) -> object:
-    return entrylog.decode_header(put(entrylog.encode_header(), offset, new))
+    return entrylog_format.decode_header(put(entrylog_format.encode_header(), offset, new))
 
 
 def mark_with(offset: int, new: bytes) -> object:
-    """Our mark with these bytes in it, and a right checksum."""
-    data = put(mark.encode(MARK), offset, new)
-    return mark.decode(data[:64] + struct.pack(">I", crc32c(data[:64])))
+    """Read our mark after a change, with a right checksum."""
+    data = put(mark_format.encode(MARK), offset, new)
+    return mark_format.decode(data[:64] + struct.pack(">I", crc32c(data[:64])))
+
+
+def lineage_with(offset: int, new: bytes) -> object:
+    """Read our lineage after a change, with a right checksum."""
+    data = put(lineage_format.encode(LINEAGE, ORIGIN.store_id), offset, new)[:-4]
+    return lineage_format.decode(data + struct.pack(">I", crc32c(data)), ORIGIN.store_id)
+
+
+def no_lineage() -> object:
+    def open_nothing(_: str) -> object:
+        raise FileNotFoundError
+
+    directory: Any = SimpleNamespace(open=open_nothing)
+    return lineage_file.load(directory, ORIGIN.store_id)
 
 
 def rows_head(offset: int = 0, new: bytes = b"", remaining: int = 4096) -> object:
-    return rows.decode_group_head(put(rows_group(), offset, new), 0, remaining)
+    return metadata_log_format.decode_group_head(put(rows_group(), offset, new), 0, remaining)
 
 
 def rows_checksum() -> object:
-    head = rows.decode_group_head(rows_group(), 0, 4096)
-    assert isinstance(head, rows.GroupHead)
-    return rows.decode_group_body(head, rows_group(), b"another body")
+    head = metadata_log_format.decode_group_head(rows_group(), 0, 4096)
+    assert isinstance(head, metadata_log_format.GroupHead)
+    return metadata_log_format.decode_group_body(head, rows_group(), b"another body")
 
 
 def rows_body(body: bytes, count: int = 1) -> object:
-    """A group whose checksum is right over this body."""
+    """Read a group with this body and a right checksum."""
     return rows_with(body, count)
 
 
-def rows_with(body: bytes = b"", count: int = 0, version: int = rows.VERSION, synced_end: int = 0) -> object:
-    """A group with these fields and a right checksum."""
-    unsummed = rows._HEAD.pack(rows.MAGIC, version, 1, 0, synced_end, len(body), count)
+def rows_with(
+    body: bytes = b"", count: int = 0, version: int = metadata_log_format.VERSION, synced_end: int = 0
+) -> object:
+    """Read a group with these fields and a right checksum."""
+    unsummed = metadata_log_format._HEAD.pack(
+        metadata_log_format.MAGIC, version, 1, 0, synced_end, len(body), count
+    )
     head = unsummed + struct.pack(">I", crc32c(body, crc32c(unsummed)))
-    decoded = rows.decode_group_head(head, 0, 1 << 20)
-    assert isinstance(decoded, rows.GroupHead)
-    return rows.decode_group_body(decoded, head, body)
+    decoded = metadata_log_format.decode_group_head(head, 0, 1 << 20)
+    assert isinstance(decoded, metadata_log_format.GroupHead)
+    return metadata_log_format.decode_group_body(decoded, head, body)
 
 
 def row_of(packed: bytes) -> object:
-    return row.decode(packed + struct.pack(">I", crc32c(packed)))
+    return ledger_record_format.decode(packed + struct.pack(">I", crc32c(packed)))
 
 
 def cookie_of(data: bytes) -> object:
-    """What is loaded from a directory whose only file has these bytes."""
+    """Load the cookie from a directory whose only file has these bytes."""
     directory: Any = SimpleNamespace(open=lambda _: MemoryFile(data))
     return cookie_part.load(directory)
 
@@ -522,32 +589,36 @@ def negative_log_size() -> bytes:
 
 
 Case = tuple[str, str, "Callable[[], object]"]
-_HUGE = entry_words.RECORD_SIZE_MAX + 1
+_HUGE = entry_model.RECORD_SIZE_MAX + 1
 
 
 def frame_huge() -> object:
-    return journal.frame(i32(_HUGE, 0), 512, _HUGE + 4, journal.Header(6))
+    return journal_format.frame(i32(_HUGE, 0), 512, _HUGE + 4, journal_format.JournalHeader(6))
 
 
 def frame_huge_log() -> object:
-    return entrylog.frame(i32(_HUGE) + i64(1, 0), 1024, _HUGE + 4)
+    return entrylog_format.frame(i32(_HUGE) + i64(1, 0), 1024, _HUGE + 4)
 
 
 DAMAGE: dict[str, list[Case]] = {
     "entry": [
-        ("Damaged", "ENTRY_SHORT", lambda: entry.decode(bytes(31), CRC32C)),
-        ("Damaged", "LEDGER_NEGATIVE", lambda: entry.decode_head(i64(-1, 0, 0, 0))),
-        ("Damaged", "ENTRY_NEGATIVE", lambda: entry.decode_head(i64(1, -1, 0, 0))),
-        ("Damaged", "BAD_FIELD", lambda: entry.decode_head(i64(1, 0, -2, 0))),
-        ("Damaged", "BAD_FIELD", lambda: entry.decode_head(i64(1, 0, -1, -1))),
-        ("Damaged", "DIGEST", lambda: entry.decode(bytes(40), CRC32C)),
-        ("Damaged", "INNER_LENGTH", lambda: entry.decode_lac(bytes(19), CRC32C)),
+        ("Damaged", "ENTRY_SHORT", lambda: entry_format.decode(bytes(31), CRC32C)),
+        ("Damaged", "LEDGER_NEGATIVE", lambda: entry_format.decode_head(i64(-1, 0, 0, 0))),
+        ("Damaged", "ENTRY_NEGATIVE", lambda: entry_format.decode_head(i64(1, -1, 0, 0))),
+        ("Damaged", "BAD_FIELD", lambda: entry_format.decode_head(i64(1, 0, -2, 0))),
+        ("Damaged", "BAD_FIELD", lambda: entry_format.decode_head(i64(1, 0, -1, -1))),
+        ("Damaged", "DIGEST", lambda: entry_format.decode(bytes(40), CRC32C)),
+        ("Damaged", "INNER_LENGTH", lambda: entry_format.decode_lac(bytes(19), CRC32C)),
     ],
     "journal-header": [
         ("Void", "", lambda: journal_header(b"BKLG\0\0\0")),
         ("Void", "", lambda: journal_header(bytes(8192))),
         ("Void", "", lambda: journal_header(our_header()[:511])),
-        ("Header", "", lambda: journal_header(journal.encode_record(entry_bytes(DigestType.CRC32)))),
+        (
+            "JournalHeader",
+            "",
+            lambda: journal_header(journal_format.encode_record(entry_bytes(DigestType.CRC32))),
+        ),
         ("Damaged", "BAD_MAGIC", lambda: journal_header(put(our_journal(), 0, b"bKLG"))),
         ("Damaged", "BAD_MAGIC", lambda: journal_header(bytes(512) + group())),
         ("Damaged", "CHECKSUM", lambda: journal_header(put(our_journal(), 4, i32(7)))),
@@ -561,23 +632,23 @@ DAMAGE: dict[str, list[Case]] = {
         ("EndOfData", "", lambda: journal_stop(b"\0\0")),
         ("Damaged", "NOT_ZERO", lambda: journal_stop(bytes(64) + b"\1")),
         ("Torn", "LENGTH_CUT", lambda: journal_stop(b"\0\0\1")),
-        ("Torn", "LENGTH_CUT", lambda: journal_stop(i32(journal.PADDING) + b"\0")),
+        ("Torn", "LENGTH_CUT", lambda: journal_stop(i32(journal_format.PADDING) + b"\0")),
         ("Torn", "BODY_CUT", lambda: journal_stop(i32(41) + bytes(40))),
-        ("Torn", "BODY_CUT", lambda: journal_stop(i32(journal.PADDING, 8) + bytes(7))),
+        ("Torn", "BODY_CUT", lambda: journal_stop(i32(journal_format.PADDING, 8) + bytes(7))),
         ("Damaged", "LENGTH_NEGATIVE", lambda: journal_stop(i32(-1) + bytes(64))),
         ("Damaged", "LENGTH_TOO_SMALL", lambda: journal_stop(i32(15) + bytes(64))),
         ("Damaged", "LENGTH_TOO_LARGE", frame_huge),
-        ("Damaged", "PADDING_NEGATIVE", lambda: journal_stop(i32(journal.PADDING, -1))),
+        ("Damaged", "PADDING_NEGATIVE", lambda: journal_stop(i32(journal_format.PADDING, -1))),
         ("Damaged", "LEDGER_NEGATIVE", lambda: record_of(-1, 0)),
-        ("Damaged", "RECORD_TOO_NEW", lambda: record_of(1, journal.EXPLICIT_LAC, version=5)),
-        ("Damaged", "INNER_LENGTH", lambda: record_of(1, journal.FENCE, rest=b"\0")),
-        ("Damaged", "INNER_LENGTH", lambda: record_of(1, journal.LEDGER_KEY, rest=i32(20))),
+        ("Damaged", "RECORD_TOO_NEW", lambda: record_of(1, journal_format.EXPLICIT_LAC, version=5)),
+        ("Damaged", "INNER_LENGTH", lambda: record_of(1, journal_format.FENCE, rest=b"\0")),
+        ("Damaged", "INNER_LENGTH", lambda: record_of(1, journal_format.LEDGER_KEY, rest=i32(20))),
         ("UnknownRecord", "", lambda: record_of(1, -0x10000)),
         ("Damaged", "ENTRY_NEGATIVE", lambda: foreign_stop(i64(1, -0x10000))),
         ("Damaged", "ENTRY_SHORT", lambda: foreign_stop(i64(1, 0))),
         ("Damaged", "DIGEST", foreign_wrong_digest),
         ("Damaged", "DIGEST_UNKNOWN", foreign_unknown_digest),
-        ("Torn", "UNPADDED", lambda: foreign_stop(i64(1, journal.FENCE))),
+        ("Torn", "UNPADDED", lambda: foreign_stop(i64(1, journal_format.FENCE))),
     ],
     "journal-group": [
         ("Torn", "SEAL_MISSING", lambda: group_stop(put(our_journal(), 4185, bytes(4007)))),
@@ -602,13 +673,15 @@ DAMAGE: dict[str, list[Case]] = {
         (
             "Damaged",
             "OTHER_HEADER",
-            lambda: scan_stop(journal.encode_header(journal.Header(6, SALT + 1)) + our_journal()[512:]),
+            lambda: scan_stop(
+                journal_format.encode_header(journal_format.JournalHeader(6, SALT + 1)) + our_journal()[512:]
+            ),
         ),
         ("Torn", "FILE_CUT", lambda: scan_stop(our_header(8193) + our_journal()[512:])),
     ],
     "entry-log": [
-        ("EmptyLog", "", lambda: entrylog.decode_header(b"")),
-        ("Header", "", lambda: entrylog.decode_header(bytes(1024))),
+        ("EmptyLog", "", lambda: entrylog_format.decode_header(b"")),
+        ("LogHeader", "", lambda: entrylog_format.decode_header(bytes(1024))),
         ("Damaged", "BAD_MAGIC", lambda: log_header(0, b"b")),
         ("Damaged", "CHECKSUM", lambda: log_header(4, i32(2))),
         ("Damaged", "FUTURE_VERSION", lambda: bookie_log_header(4, i32(2))),
@@ -618,10 +691,12 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "BAD_FIELD", lambda: log_origin_with(60, i64(-1))),
         ("Damaged", "BAD_VERSION", lambda: bookie_log_header(4, i32(-1))),
         ("Damaged", "BAD_MAP", lambda: log_header(8, i64(1023))),
-        ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(ledgers_map()[4:-1])),
-        ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(ledgers_map()[4:23])),
-        ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(put(ledgers_map(), 12, i64(-3))[4:])),
-        ("Damaged", "BAD_MAP", lambda: entrylog.decode_map_batch(put(ledgers_map(), 32, i64(-1))[4:])),
+        ("Damaged", "BAD_MAP", lambda: entrylog_format.decode_map_batch(ledgers_map()[4:-1])),
+        ("Damaged", "BAD_MAP", lambda: entrylog_format.decode_map_batch(ledgers_map()[4:23])),
+        ("Damaged", "BAD_MAP", lambda: entrylog_format.decode_map_batch(put(ledgers_map(), 12, i64(-3))[4:])),
+        ("Damaged", "BAD_MAP", lambda: entrylog_format.decode_map_batch(put(ledgers_map(), 32, i64(-1))[4:])),
+        ("Damaged", "CHECKSUM", lambda: sealed_log(2, checksum=1).proven_map()),
+        ("UnprovenMap", "", lambda: sealed_log(2).proven_map()),
         ("Damaged", "FILE_SHORT", lambda: sealed_and_cut().ledgers_map()),
         ("Damaged", "BAD_MAP", lambda: sealed_log(3).ledgers_map()),
         ("Damaged", "BAD_MAP", lambda: sealed_log(2, log_records()).ledgers_map()),
@@ -641,35 +716,58 @@ DAMAGE: dict[str, list[Case]] = {
         ("Damaged", "DIGEST", lambda: log_read(put(log_records(), 44, b"0") + log_records(), 1028)),
     ],
     "mark": [
-        ("EmptyMark", "", lambda: mark.decode(b"")),
-        ("Mark", "", lambda: mark.decode(mark.encode(MARK)[:16])),
-        ("Torn", "FILE_SHORT", lambda: mark.decode(bytes(15))),
-        ("Damaged", "FILE_SHORT", lambda: mark.decode(mark.encode(MARK)[:67])),
-        ("Damaged", "CHECKSUM", lambda: mark.decode(put(mark.encode(MARK), 8, b"\1"))),
+        ("EmptyMark", "", lambda: mark_format.decode(b"")),
+        ("Mark", "", lambda: mark_format.decode(mark_format.encode(MARK)[:16])),
+        ("Torn", "FILE_SHORT", lambda: mark_format.decode(bytes(15))),
+        ("Damaged", "FILE_SHORT", lambda: mark_format.decode(mark_format.encode(MARK)[:67])),
+        ("Damaged", "CHECKSUM", lambda: mark_format.decode(put(mark_format.encode(MARK), 8, b"\1"))),
         ("Damaged", "BAD_MAGIC", lambda: mark_with(16, b"X")),
         ("Damaged", "FUTURE_VERSION", lambda: mark_with(20, i32(2))),
         ("Damaged", "BAD_VERSION", lambda: mark_with(20, i32(0))),
-        ("Damaged", "FILE_LONG", lambda: mark.decode(mark.encode(MARK) + b"\0")),
+        ("Damaged", "FILE_LONG", lambda: mark_format.decode(mark_format.encode(MARK) + b"\0")),
         ("Damaged", "BAD_FIELD", lambda: mark_with(8, i64(-1))),
         ("Damaged", "BAD_FIELD", lambda: mark_with(40, i64(-2))),
     ],
+    "lineage": [
+        ("NoLineage", "", no_lineage),
+        ("Damaged", "FILE_SHORT", lambda: lineage_format.decode(bytes(43), ORIGIN.store_id)),
+        (
+            "Damaged",
+            "CHECKSUM",
+            lambda: lineage_format.decode(
+                put(lineage_format.encode(LINEAGE, ORIGIN.store_id), 40, b"\1"), ORIGIN.store_id
+            ),
+        ),
+        ("Damaged", "BAD_MAGIC", lambda: lineage_with(0, b"X")),
+        ("Damaged", "FUTURE_VERSION", lambda: lineage_with(4, i32(2))),
+        ("Damaged", "BAD_VERSION", lambda: lineage_with(4, i32(0))),
+        ("Damaged", "OTHER_PLACE", lambda: lineage_with(8, b"X")),
+        ("Damaged", "INNER_LENGTH", lambda: lineage_with(32, i32(3))),
+        ("Damaged", "BAD_FIELD", lambda: lineage_with(72, i64(0x1F2))),
+        ("Damaged", "BAD_FIELD", lambda: lineage_with(72, i64(-1))),
+        ("Damaged", "BAD_FIELD", lambda: lineage_with(64, i64(-1))),
+    ],
     "index": [
-        ("Damaged", "BAD_FIELD", lambda: index.decode_key(bytes(7))),
-        ("Damaged", "BAD_FIELD", lambda: index.decode_value(bytes(17))),
-        ("Damaged", "LEDGER_NEGATIVE", lambda: index.decode_key(i64(-1))),
-        ("Damaged", "ENTRY_NEGATIVE", lambda: index.decode_value(i64(-1, 1028))),
-        ("Damaged", "BAD_FIELD", lambda: index.decode_value(i64(1, 0))),
+        ("Damaged", "BAD_FIELD", lambda: index_format.decode_key(bytes(7))),
+        ("Damaged", "BAD_FIELD", lambda: index_format.decode_value(bytes(17))),
+        ("Damaged", "LEDGER_NEGATIVE", lambda: index_format.decode_key(i64(-1))),
+        ("Damaged", "ENTRY_NEGATIVE", lambda: index_format.decode_value(i64(-1, 1028))),
+        ("Damaged", "BAD_FIELD", lambda: index_format.decode_value(i64(1, 0))),
     ],
     "row": [
-        ("Damaged", "CHECKSUM", lambda: row.decode(put(row.encode(ROW), 1, b"\2"))),
+        (
+            "Damaged",
+            "CHECKSUM",
+            lambda: ledger_record_format.decode(put(ledger_record_format.encode(ROW), 1, b"\2")),
+        ),
         ("Damaged", "BAD_TEXT", lambda: row_of(b"\xc1")),
-        ("Damaged", "FUTURE_VERSION", lambda: row_of(msgpack.packb([2]))),
+        ("Damaged", "FUTURE_VERSION", lambda: row_of(msgpack.packb([3]))),
         ("Damaged", "BAD_VERSION", lambda: row_of(msgpack.packb([0]))),
         ("Damaged", "BAD_FIELD", lambda: row_of(msgpack.packb([1, 2]))),
     ],
     "rows": [
-        ("EndOfData", "", lambda: rows.decode_group_head(bytes(44), 4096, 44)),
-        ("Torn", "FILE_SHORT", lambda: rows.decode_group_head(rows_group()[:43], 0, 43)),
+        ("EndOfData", "", lambda: metadata_log_format.decode_group_head(bytes(44), 4096, 44)),
+        ("Torn", "FILE_SHORT", lambda: metadata_log_format.decode_group_head(rows_group()[:43], 0, 43)),
         ("Damaged", "BAD_MAGIC", lambda: rows_head(0, b"X")),
         ("Damaged", "FUTURE_VERSION", lambda: rows_with(version=2)),
         ("Damaged", "BAD_VERSION", lambda: rows_with(version=0)),
@@ -684,10 +782,10 @@ DAMAGE: dict[str, list[Case]] = {
     "sums": [
         ("EndOfData", "", lambda: sums_of(bytes(48))),
         ("EndOfData", "", lambda: sums_of(b"")),
-        ("Torn", "FILE_SHORT", lambda: sums_of(page_sums.encode(SUMS, 0)[:47])),
+        ("Torn", "FILE_SHORT", lambda: sums_of(checksum_format.encode(SUMS, 0)[:47])),
         ("Damaged", "BAD_MAGIC", lambda: sums_with(0, b"X")),
         ("Damaged", "OTHER_PLACE", lambda: sums_with(8, i64(4096))),
-        ("Torn", "BODY_CUT", lambda: sums_of(page_sums.encode(SUMS, 0)[:67])),
+        ("Torn", "BODY_CUT", lambda: sums_of(checksum_format.encode(SUMS, 0)[:67])),
         ("Damaged", "CHECKSUM", lambda: sums_with(48, b"\1")),
         ("Damaged", "FUTURE_VERSION", lambda: sums_with(4, i32(2), resums=True)),
         ("Damaged", "BAD_VERSION", lambda: sums_with(4, i32(0), resums=True)),
@@ -696,39 +794,40 @@ DAMAGE: dict[str, list[Case]] = {
         ("Cookie", "", lambda: cookie_of(b"3\nhost\n/journal\n1\t/ledgers\n")),
         ("Torn", "FILE_SHORT", lambda: cookie_of(b"3\nhost\n/journal\n")),
         ("Torn", "FILE_SHORT", lambda: cookie_of(b"5")),
-        ("Torn", "FILE_SHORT", lambda: cookie_of(cookie.encode(COOKIE)[:30])),
+        ("Torn", "FILE_SHORT", lambda: cookie_of(cookie_format.encode(COOKIE)[:30])),
         ("Damaged", "BAD_TEXT", lambda: cookie_of(b"\xff\n")),
         ("Damaged", "BAD_TEXT", lambda: cookie_of(b"five\n")),
         ("Damaged", "BAD_TEXT", lambda: cookie_of(b"5\nnonsense\n")),
-        ("Damaged", "BAD_TEXT", lambda: cookie_of(cookie.encode(COOKIE).replace(b"1\\t", b"2\\t"))),
-        ("Damaged", "FUTURE_VERSION", lambda: cookie_of(put(cookie.encode(COOKIE), 0, b"6"))),
-        ("Damaged", "BAD_VERSION", lambda: cookie_of(put(cookie.encode(COOKIE), 0, b"2"))),
-        ("Damaged", "FILE_LONG", lambda: cookie_of(bytes(cookie.SIZE_MAX + 1))),
+        ("Damaged", "BAD_TEXT", lambda: cookie_of(cookie_format.encode(COOKIE).replace(b"1\\t", b"2\\t"))),
+        ("Damaged", "FUTURE_VERSION", lambda: cookie_of(put(cookie_format.encode(COOKIE), 0, b"6"))),
+        ("Damaged", "BAD_VERSION", lambda: cookie_of(put(cookie_format.encode(COOKIE), 0, b"2"))),
+        ("Damaged", "FILE_LONG", lambda: cookie_of(bytes(cookie_format.SIZE_MAX + 1))),
     ],
 }
 
 ANSWERED_BY: dict[tuple[str, ...], tuple[ModuleType, ...]] = {
-    ("entry",): (entry,),
+    ("entry",): (entry_format,),
     ("journal-header", "journal-record", "journal-group"): (
-        journal,
+        journal_format,
         seal,
         journal_reader,
-        journal_groups,
+        group_reader,
         journal_scan,
     ),
-    ("entry-log",): (entrylog, entrylog_reader, entrylog_scan),
-    ("mark",): (mark,),
-    ("index",): (index,),
-    ("row",): (row,),
-    ("rows",): (rows,),
-    ("sums",): (page_sums,),
-    ("cookie",): (cookie, cookie_part),
+    ("entry-log",): (entrylog_format, entrylog_reader, entrylog_scan),
+    ("mark",): (mark_format,),
+    ("lineage",): (lineage_format, lineage_file),
+    ("index",): (index_format,),
+    ("row",): (ledger_record_format,),
+    ("rows",): (metadata_log_format,),
+    ("sums",): (checksum_format,),
+    ("cookie",): (cookie_format, cookie_part),
 }
-"""Whose answers the damage tables list: all the flaws that these modules name, and no other."""
+"""The modules whose flaws the damage tables list, completely and without others."""
 
 
 def flaws_in(module: ModuleType) -> set[str]:
-    """The flaws that the module's code names, or leaves to `wrong_version` to name."""
+    """Return the flaws that the module's code names, directly or by `wrong_version`."""
     nodes = list(ast.walk(ast.parse(inspect.getsource(module))))
     named = {
         node.attr
@@ -742,29 +841,31 @@ def flaws_in(module: ModuleType) -> set[str]:
 # --- what the code says: facts -------------------------------------------------------------------------
 
 _CONSTANTS_OF = {
-    "journal": journal,
+    "journal": journal_format,
     "seal": seal,
-    "entrylog": entrylog,
-    "mark": mark,
-    "index": index,
-    "row": row,
-    "rows": rows,
-    "page_sums": page_sums,
-    "cookie": cookie,
-    "entry": entry_words,
-    "position": importlib.import_module("storage.position"),
+    "entrylog": entrylog_format,
+    "mark": mark_format,
+    "lineage": lineage_format,
+    "index": index_format,
+    "row": ledger_record_format,
+    "rows": metadata_log_format,
+    "page_sums": checksum_format,
+    "cookie": cookie_format,
+    "entry": entry_model,
+    "position": importlib.import_module("storage.entry.position"),
 }
-_SHOWN_ELSEWHERE = {"PADDING_WORD", "START"}  # the bytes of PADDING; no number, but a position
+_SHOWN_ELSEWHERE = {"PADDING_WORD", "START"}  # the bytes of PADDING: a position, not a number
 MAGICS = {
-    journal.MAGIC,
-    journal.OUR_MAGIC,
+    journal_format.MAGIC,
+    journal_format.OUR_MAGIC,
     seal.MAGIC,
     seal.ATOMIC_MARK,
-    entrylog.MAGIC,
-    entrylog.OUR_MAGIC,
-    mark.OUR_MAGIC,
-    rows.MAGIC,
-    page_sums.MAGIC,
+    entrylog_format.MAGIC,
+    entrylog_format.OUR_MAGIC,
+    mark_format.OUR_MAGIC,
+    lineage_format.MAGIC,
+    metadata_log_format.MAGIC,
+    checksum_format.MAGIC,
 }
 
 
@@ -788,7 +889,7 @@ def constant(name: str) -> object:
 
 
 def constants_of(alias: str) -> Iterator[list[str]]:
-    """The module's own public constants, as the table shows them."""
+    """Return the module's own public constants in the form of the table."""
     for node in ast.parse(inspect.getsource(_CONSTANTS_OF[alias])).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
@@ -803,18 +904,23 @@ def minus(number: int) -> str:
 
 
 def journal_version(version: int) -> list[str]:
-    header = journal.Header(version)
+    header = journal_format.JournalHeader(version)
     pads = "yes" if header.pads else "no"
-    return [str(version), str(header.size), pads, "yes" if version in journal.WRITABLE_VERSIONS else "no"]
+    return [
+        str(version),
+        str(header.size),
+        pads,
+        "yes" if version in journal_format.WRITABLE_VERSIONS else "no",
+    ]
 
 
 def special(name: str) -> list[str]:
-    number = getattr(journal, name)
-    return [name, minus(number), i64(number).hex(), str(journal._VERSION_NEEDED[number])]
+    number = getattr(journal_format, name)
+    return [name, minus(number), i64(number).hex(), str(journal_format._VERSION_NEEDED[number])]
 
 
 def padding_example(position: int, alignment: int) -> list[str]:
-    bookies = len(journal.encode_padding(position, alignment))
+    bookies = len(journal_format.encode_padding(position, alignment))
     ours = seal.padding_size(position, alignment)
     return [str(number) for number in (position, alignment, bookies, ours)]
 
@@ -835,18 +941,18 @@ def mebibytes(size: int) -> str:
 
 def limits() -> list[list[str]]:
     return [
-        ["one record", mebibytes(entry_words.RECORD_SIZE_MAX)],
-        ["one group of rows", mebibytes(rows.BODY_SIZE_MAX)],
-        ["ids of ledgers, entries, journals", ids_up_to(entry_words.ID_MAX)],
+        ["one record", mebibytes(entry_model.RECORD_SIZE_MAX)],
+        ["one group of rows", mebibytes(metadata_log_format.BODY_SIZE_MAX)],
+        ["ids of ledgers, entries, journals", ids_up_to(entry_model.ID_MAX)],
         ["ids of entry logs", ids_up_to(LOG_ID_MAX)],
-        ["ledgers in one map record", str(entrylog.MAP_BATCH_MAX)],
-        ["VERSION", mebibytes(cookie.SIZE_MAX)],
+        ["ledgers in one map record", str(entrylog_format.MAP_BATCH_MAX)],
+        ["VERSION", mebibytes(cookie_format.SIZE_MAX)],
     ]
 
 
 def row_fields() -> Iterator[list[str]]:
-    packed = msgpack.unpackb(row.encode(ROW)[:-4])
-    assert len(packed) == row._FIELDS
+    packed = msgpack.unpackb(ledger_record_format.encode(ROW)[:-4])
+    assert len(packed) == ledger_record_format._FIELDS[packed[0]]
     for number, value in enumerate(packed):
         yield [str(number), value.hex() if isinstance(value, bytes) else str(value)]
 
@@ -859,6 +965,7 @@ VERSIONS = (
     "entrylog.VERSION",
     "entrylog.OUR_VERSION",
     "mark.VERSION",
+    "lineage.VERSION",
     "row.VERSION",
     "rows.VERSION",
     "page_sums.VERSION",
@@ -867,7 +974,10 @@ VERSIONS = (
 
 FACTS: dict[str, tuple[tuple[int, ...], Callable[[], list[list[str]]]]] = {
     "digests": ((0, 1, 2), lambda: [[kind.name, str(kind.value), str(kind.width)] for kind in DigestType]),
-    "journal-versions": ((0, 1, 2, 3), lambda: [journal_version(v + 1) for v in range(journal.VERSION_MAX)]),
+    "journal-versions": (
+        (0, 1, 2, 3),
+        lambda: [journal_version(v + 1) for v in range(journal_format.VERSION_MAX)],
+    ),
     "special-records": ((0, 1, 2, 3), lambda: list(map(special, ("LEDGER_KEY", "FENCE", "EXPLICIT_LAC")))),
     "padding": (
         (0, 1, 2, 3),
@@ -885,12 +995,12 @@ FACTS: dict[str, tuple[tuple[int, ...], Callable[[], list[list[str]]]]] = {
 
 
 def cells(name: str, columns: tuple[int, ...]) -> list[list[str]]:
-    """These columns of a table of facts, without marks of code."""
+    """Return these columns of a table of facts, without backticks."""
     return [[line[column].replace("`", "") for column in columns] for line in block_of("facts", name).rows()]
 
 
 def damage_told(name: str) -> set[tuple[str, str]]:
-    """(answer, flaw) of a damage table; a dash is no flaw."""
+    """Yield (answer, flaw) of a damage table. A dash means no flaw."""
     return {(answer, flaw.strip("`\N{EN DASH}")) for _, answer, flaw in block_of("damage", name).rows()}
 
 
@@ -898,20 +1008,23 @@ def damage_told(name: str) -> set[tuple[str, str]]:
     ("kind", "known"),
     [
         ("table", set(TABLES)),
-        ("diagram", {"entry", "journal-header", "seal", "log-header", "mark", "rows-group", "sums-record"}),
+        (
+            "diagram",
+            {"entry", "journal-header", "seal", "log-header", "mark", "lineage", "rows-group", "sums-record"},
+        ),
         ("hex", set(EXAMPLES)),
         ("damage", set(DAMAGE)),
         ("facts", set(FACTS) | {"names"}),
     ],
 )
-def test_every_marker_is_known_here_and_everything_known_is_in_the_page(kind: str, known: set[str]) -> None:
+def test_the_page_has_exactly_the_markers_that_this_test_knows(kind: str, known: set[str]) -> None:
     assert set(of_kind(kind)) == known
 
 
-def test_no_table_and_no_example_goes_unchecked() -> None:
+def test_every_table_and_every_example_is_checked() -> None:
     kinds = {block.kind for block in blocks()}
     offset_tables = page().count("\n| offset | size | type |")
-    damage_tables = page().count("\n| what stands there | answer | flaw |")
+    damage_tables = page().count("\n| found | answer | flaw |")
 
     assert kinds == {"table", "diagram", "hex", "damage", "facts"}
     assert offset_tables == len(TABLES)
@@ -926,7 +1039,7 @@ def test_a_field_table_is_the_struct(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_fixed_fields_add_up_to_the_size_that_the_code_names(name: str) -> None:
+def test_the_fixed_fields_add_up_to_the_size_in_the_code(name: str) -> None:
     block = block_of("table", name)
     fixed = sum(int(size) for _, size, *_ in block.rows() if size.isdigit())
 
@@ -948,7 +1061,7 @@ def test_the_offsets_over_a_diagram_are_those_of_its_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_what_the_codec_writes(name: str) -> None:
+def test_an_example_is_what_the_code_writes(name: str) -> None:
     assert parse_hex(block_of("hex", name)) == EXAMPLES[name]()
 
 
@@ -984,7 +1097,7 @@ def test_a_damage_table_is_what_the_readers_answer(name: str) -> None:
         for number, case in enumerate(cases)
     ],
 )
-def test_damage_is_answered_as_told(answer: str, flaw: str, read: Callable[[], object]) -> None:
+def test_damage_is_answered_as_the_page_states(answer: str, flaw: str, read: Callable[[], object]) -> None:
     found = read()
     found_flaw = getattr(found, "flaw", None)
 
@@ -993,7 +1106,7 @@ def test_damage_is_answered_as_told(answer: str, flaw: str, read: Callable[[], o
 
 
 @pytest.mark.parametrize("names", ANSWERED_BY, ids=" ".join)
-def test_every_flaw_that_a_reader_names_is_in_its_table(names: tuple[str, ...]) -> None:
+def test_every_flaw_of_a_reader_is_in_its_table(names: tuple[str, ...]) -> None:
     told = {flaw for name in names for _, flaw in damage_told(name)}
 
     assert told - {""} == set().union(*map(flaws_in, ANSWERED_BY[names]))
@@ -1016,21 +1129,21 @@ def test_the_page_names_exactly_our_magics_and_bookkeepers() -> None:
     assert named == MAGICS
 
 
-def test_names_of_files_are_parsed_as_told() -> None:
+def test_names_of_files_are_parsed_as_the_page_states() -> None:
     told = cells("names", (0, 1))
 
     assert [[name, filenames.parse(name).kind.value] for name, _ in told] == told
     assert {kind for _, kind in told} == {kind.value for kind in FileKind} - {FileKind.UNKNOWN.value}
 
 
-def test_a_bookie_takes_up_none_of_our_own_names() -> None:
+def test_a_bookie_uses_none_of_our_own_names() -> None:
     ours = [name for name, _, writer in cells("names", (0, 1, 2)) if writer.startswith("us")]
 
-    assert len(ours) == 11
+    assert len(ours) == 15
     assert not any(name.endswith((".txn", ".log", ".log.compacting", ".compacted")) for name in ours)
 
 
-def test_the_lock_file_is_as_told(tmp_path: Path) -> None:
+def test_the_lock_file_is_as_the_page_states(tmp_path: Path) -> None:
     with PosixDirectory(tmp_path).lock(filenames.LOCK):
         content = (tmp_path / filenames.LOCK).read_bytes()
 
@@ -1038,11 +1151,11 @@ def test_the_lock_file_is_as_told(tmp_path: Path) -> None:
     assert content == str(os.getpid()).encode().ljust(20) + b"\n"
 
 
-def test_the_hint_of_a_bookie_is_as_told() -> None:
+def test_the_start_hint_of_a_bookie_is_as_the_page_states() -> None:
     assert fixtures.golden("lastId") == b"%x\n" % 0
 
 
-def test_every_link_inside_the_page_leads_somewhere() -> None:
+def test_every_link_inside_the_page_has_a_target() -> None:
     titles = re.findall(r"^#+ (.*)$", page(), re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 

@@ -1,4 +1,5 @@
-"""docs/replicas.md: its file is read, its program prints what it shows, and what it says of errors is so."""
+"""docs/replicas.md: its file can be loaded, its program prints what it shows, and its statements on errors
+are true."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from recovery.audit import ensembles
-from recovery.verify.finding import Severity
-from recovery.verify.replica_findings import severity
-from recovery.verify.replica_spans import Owed
+from recovery.audit.checks.replica_rules import severity
+from recovery.audit.checks.replica_spans import Obligation
+from recovery.audit.findings.finding import Severity
+from recovery.audit.pipeline import ensemble_file
 from storage.errors import InvalidConfig
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "replicas.md").read_text()
@@ -28,9 +29,9 @@ def test_the_example_prints_what_is_shown(
     assert capsys.readouterr().out == SHOWN
 
 
-def test_the_error_is_told_as_shown() -> None:
+def test_the_error_has_the_shown_message() -> None:
     with pytest.raises(InvalidConfig) as caught:
-        ensembles.parse(FILE.replace('"bk3"]', '"bk9"]'), "replicas.json", Path())
+        ensemble_file.parse(FILE.replace('"bk3"]', '"bk9"]'), "replicas.json", Path())
     assert f"`{caught.value}`" in PAGE
 
 
@@ -39,11 +40,11 @@ def test_every_field_is_in_the_table() -> None:
     assert set(re.findall(r'"([a-z_]+)":', FILE)) - {"first_entry"} == told
 
 
-def test_the_table_of_graveness_is_what_is_judged() -> None:
+def test_the_table_of_severities_is_that_of_the_rules() -> None:
     rows = re.findall(r"^\| (?:closed|open) \| .*? \| (\w+) \| (\w+)", PAGE, re.MULTILINE)
     judged = [
         tuple(severity(owed, copies, ack_quorum=2).name.lower() for copies in (1, 2))
-        for owed in (Owed.CLOSED, Owed.OPEN, Owed.ON_ITS_WAY, Owed.UNCONFIRMED)
+        for owed in (Obligation.CLOSED, Obligation.OPEN, Obligation.IN_FLIGHT, Obligation.UNCONFIRMED)
     ]
     assert rows == judged
     assert Severity.ERROR < Severity.WARNING

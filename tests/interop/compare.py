@@ -1,12 +1,12 @@
-"""Both sides' view of the same files, held against each other; a line for each difference.
+"""Compare what ledgerstore and BookKeeper read from the same files. Each difference is one line of text.
 
-What counts in a directory of ours must be listed by BookKeeper's scans and served by a real bookie: the same
-ledgers, the same entries, the same bytes, nothing missing and nothing more. A bookie knows neither seals nor
-the ends of our logs, and takes whatever frames. So one thing is allowed, in a directory as a crash has left
-it: where nobody vouches for the bytes, in what our recovery cuts, passes over or leaves behind, the bookie
-may find what its own scans list at those places; in journals only from the mark on.
+BookKeeper's scans must list, and a real bookie must serve, exactly what our recovery shows: the same ledgers,
+the same entries, the same bytes. There is one exception, for directories as a crash has left them. A bookie
+does not know our seals or the durable ends of our logs, and accepts every record that frames. So the bookie
+may also serve what its own scans list in byte ranges that are not proven durable: ranges that our recovery
+cuts, skips or leaves in the file; in journals only from the mark on.
 
-A bookie knows no tombstones: what we have deleted may come back to it, beside what we show.
+A bookie does not know our tombstones, so deleted ledgers may appear there again.
 """
 
 from __future__ import annotations
@@ -15,35 +15,36 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from storage.position import LENGTH_WORD_SIZE
+from storage.entry.position import LENGTH_WORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
-    from ours import Sound
-    from shown import Found, LedgerShown, Scans, Shown
+    from observed import FoundRecord, ObservedLedger, ObservedLedgers, Scans
+    from our_store import TrustedRanges
 
 
 KEYS = ("wrong_key", "right_key")
 _REFUSED = {"BookieUnauthorizedAccessException", "BookieIllegalOpException"}
-"""A wrong key: the second is said of the first add since the bookie's start."""
+"""How a bookie refuses a wrong key. It raises the second one for the first add after its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a bookie may show beside what we show."""
+    """Records that a bookie may show although our recovery does not."""
 
     rewritten: Set[int] = frozenset()
-    """Ledgers of which older versions of an entry may lie about in the files."""
+    """Ledgers of which the files may contain older versions of an entry."""
     deleted: Set[int] = frozenset()
-    """Ledgers that were deleted at some time, and perhaps made again."""
+    """Ledgers that were deleted at some time, and perhaps created again."""
     cut: Mapping[tuple[int, int], Set[str]] = field(default_factory=dict)
-    """By ledger and entry id, the bytes that stand where nobody vouches for them, by their SHA-256."""
+    """By ledger and entry id: the SHA-256 of entries in byte ranges that are not proven durable."""
     cut_facts: Set[int] = frozenset()
-    """Ledgers of which a fence, a key or a confirmation stands at such a place."""
+    """Ledgers with a fence, a key or a last add confirmed in such a range."""
 
-    def with_cut(self, theirs: Scans, sound: Sound, since: tuple[int, int]) -> Allowance:
-        """The same, and what their scans list where nobody vouches for it; in journals, what is replayed."""
+    def with_cut(self, theirs: Scans, sound: TrustedRanges, since: tuple[int, int]) -> Allowance:
+        """Also allow what BookKeeper's scans list in ranges that are not proven; in journals, only what is
+        replayed."""
         journals = [
             found
             for found in theirs.journals
@@ -57,8 +58,8 @@ class Allowance:
         return Allowance(self.rewritten, self.deleted, cut, cut_facts)
 
 
-def scans(ours: Shown, theirs: Scans, sound: Sound, allowed: Allowance) -> Iterator[str]:
-    """What counts of the files, as their scans list it, against what our recovery shows."""
+def scans(ours: ObservedLedgers, theirs: Scans, sound: TrustedRanges, allowed: Allowance) -> Iterator[str]:
+    """Compare what BookKeeper's scans list in the trusted ranges with what our recovery shows."""
     if sound.mark != theirs.mark:
         yield f"our mark is {sound.mark}, they read {theirs.mark}"
     yield from _troubles("journal", theirs.journal_problems, sound.torn_journals)
@@ -87,9 +88,12 @@ def _troubles(kind: str, found: Mapping[int, str], torn: Set[int]) -> Iterator[s
 
 
 def _maps(
-    ours: Mapping[int, Mapping[int, int]], theirs: Mapping[int, Mapping[int, int]], logs: Sequence[Found]
+    ours: Mapping[int, Mapping[int, int]],
+    theirs: Mapping[int, Mapping[int, int]],
+    logs: Sequence[FoundRecord],
 ) -> Iterator[str]:
-    """The ledgers maps of sealed logs, as both read them, and as a scan counts."""
+    """Compare the ledgers maps of sealed logs: as both sides read them, and with the sizes that a scan adds
+    up."""
     if ours != theirs:
         yield f"our ledgers maps are {ours}, they read {theirs}"
     counted: dict[int, Counter[int]] = defaultdict(Counter)
@@ -100,8 +104,8 @@ def _maps(
             yield f"log {number:x}: its map says {sizes}, their scan counts {dict(counted[number])}"
 
 
-def served(ours: Shown, theirs: Shown, allowed: Allowance = Allowance()) -> Iterator[str]:
-    """What a bookie serves, against what we show."""
+def served(ours: ObservedLedgers, theirs: ObservedLedgers, allowed: Allowance = Allowance()) -> Iterator[str]:
+    """Compare what a bookie serves with what our recovery shows."""
     for ledger_id in sorted({*ours, *theirs}):
         our = ours[ledger_id].entries if ledger_id in ours else {}
         if ledger_id in theirs:
@@ -111,7 +115,7 @@ def served(ours: Shown, theirs: Shown, allowed: Allowance = Allowance()) -> Iter
 
 
 def _entries(
-    ledger_id: int, ours: Mapping[int, str], their: LedgerShown, allowed: Allowance
+    ledger_id: int, ours: Mapping[int, str], their: ObservedLedger, allowed: Allowance
 ) -> Iterator[str]:
     for entry_id in sorted({*ours, *their.entries, *their.problems}):
         expected, found = ours.get(entry_id), their.entries.get(entry_id)
@@ -132,10 +136,13 @@ def _entries(
         yield f"ledger {ledger_id}: the bookie's last entry is {their.last_entry_id}, of its entries {last}"
 
 
-def facts(ours: Shown, theirs: Shown, allowed: Allowance, tried: Sequence[str] = KEYS) -> Iterator[str]:
-    """Fences, keys and confirmations of ledgers that a bookie has replayed from their first record on.
+def facts(
+    ours: ObservedLedgers, theirs: ObservedLedgers, allowed: Allowance, tried: Sequence[str] = KEYS
+) -> Iterator[str]:
+    """Compare fences, keys and last adds confirmed, when the bookie has replayed all records of these
+    ledgers.
 
-    `tried`: with which keys adds were.
+    `tried`: the keys (right, wrong) with which adds were tried.
     """
     for ledger_id, our in ours.items():
         if ledger_id in allowed.cut_facts | allowed.deleted:
@@ -157,7 +164,7 @@ def facts(ours: Shown, theirs: Shown, allowed: Allowance, tried: Sequence[str] =
 
 
 def listed(ours: Scans, theirs: Scans) -> Iterator[str]:
-    """Two readers of the same files: record for record the same."""
+    """Compare the records that two readers list for the same files."""
     for side in (ours, theirs):
         yield from _troubles("journal", side.journal_problems, set())
         yield from _troubles("log", side.log_problems, set())
@@ -170,8 +177,9 @@ def listed(ours: Scans, theirs: Scans) -> Iterator[str]:
             yield f"only {who} list in {kind} {one.place.file:x} at {one.place.offset}: {one}"
 
 
-def same(before: Shown, after: Shown, allowed: Allowance) -> Iterator[str]:
-    """The same ledgers, entries and facts; but for those that a bookie has brought back."""
+def same(before: ObservedLedgers, after: ObservedLedgers, allowed: Allowance) -> Iterator[str]:
+    """Compare ledgers, entries and facts before and after, except deleted ledgers, which a bookie may bring
+    back."""
     for ledger_id in sorted({*before, *after} - allowed.deleted):
         was, now = before.get(ledger_id), after.get(ledger_id)
         if was is None or now is None:

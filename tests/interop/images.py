@@ -1,8 +1,8 @@
-"""Crash images: what the simulated disk leaves of the real store, as a directory of real files.
+"""Crash images: the files that a simulated crash leaves of a store, written to a real directory.
 
-killed     everything that was written lies there, the last write perhaps by half; nobody has opened it
-cut        a power cut has taken what it could; then it was opened, and closed in order
-history    many kills and power cuts, openings between them, and the last one closed in order
+killed     everything that was written is there, the last write perhaps by half; not opened since
+cut        a power cut has removed unsynced writes; then the store was opened, and closed cleanly
+history    many kills and power cuts, with openings between them; after the last one closed cleanly
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 
 from compare import Allowance
 from crash_sim import record
-from ours import View, log_ends, of_store
-from promises import look
-from simulated_store import DELETED, REPLICA, Trouble, World, sit_down
+from our_store import StoreContent, log_ends, of_store
+from simulated_store import DELETED, REPLICA, Trouble, World, open_session
+from store_promises import look
 
 from recovery.crashlab import KeepAll, LoseAll, RandomFate
-from storage import filenames
+from storage.disk import filenames
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promises import Promises
+    from store_promises import StorePromises
 
     from recovery.crashlab import Fate, SimulatedDisk
     from storage import StoreConfig
-    from storage.files import Directory
+    from storage.disk.files import Directory
     from storage.store import Store
 
 STEPS = 120
@@ -37,74 +37,74 @@ ALLOWED = Allowance(rewritten={REPLICA}, deleted={*DELETED})
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """A disk, and what our recovery of it shows."""
+class InteropImage:
+    """A simulated disk after a crash, and what our recovery shows of it."""
 
     disk: SimulatedDisk
-    view: View
+    view: StoreContent
     config: StoreConfig
     violations: tuple[str, ...]
-    """What of our own promises does not hold: a matter of the crash simulation, and told all the same."""
+    """Our own promises that do not hold. The crash simulation tests these; they are reported here too."""
 
 
-class _Dead(BaseException):
-    """The process ended, and nobody opens the store again."""
+class _ProcessEnded(BaseException):
+    """The simulated process ended, and the store is not opened again."""
 
 
-class _OneLife(World):
-    """A world that ends with its first crash."""
+class _EndsAtFirstCrash(World):
+    """Ends at the first crash."""
 
     def _crash(self) -> None:
-        raise _Dead
+        raise _ProcessEnded
 
 
-def killed(seed: int) -> Image:
-    """Killed before some operation, or within it."""
+def killed(seed: int) -> InteropImage:
+    """Kill the process before some operation, or within it."""
     dice = Random(f"killed {seed}")
     whole, _ = record(seed, STEPS)
-    world = _OneLife(seed, Trouble.REOPENINGS)
+    world = _EndsAtFirstCrash(seed, Trouble.REOPENINGS)
     stop = dice.choice([world.disk.stop_before, world.disk.stop_within])
     last = dice.randint(whole.founded + 1, len(whole.disk.trace))
-    # Only then: the reboots before it forget where they were to stop.
+    # The stop is set only when the last operation begins, because each earlier reboot clears it.
     world.disk.watch(lambda operation: stop(last) if operation.number == last else None)
     try:
         world.play(STEPS)
-    except _Dead:
+    except _ProcessEnded:
         pass
     else:
         raise AssertionError("nothing was stopped")
     world.disk.kill()
     twin = world.disk.copy()
-    store = sit_down(twin, world.shape.config, dice).store
+    store = open_session(twin, world.shape.config, dice).store
     return _image(world.disk, store, world.promises, world.shape.config)
 
 
-def cut(seed: int) -> Image:
-    """Cut at some moment, opened, and closed."""
+def cut(seed: int) -> InteropImage:
+    """Cut the power at some moment, then open and close the store."""
     dice = Random(f"cut {seed}")
     world, moments = record(seed, STEPS)
     moment = dice.choice(moments)
     fates: list[Fate] = [RandomFate(dice.getrandbits(32), world.shape.tearing), LoseAll(), KeepAll()]
     (fate,) = dice.choices(fates, (6, 1, 1))
     moment.disk.power_cut(fate)
-    store = sit_down(moment.disk, world.shape.config, dice).store
+    store = open_session(moment.disk, world.shape.config, dice).store
     return _closed(_image(moment.disk, store, moment.promises, world.shape.config), store)
 
 
-def history(seed: int) -> Image:
-    """Crashes and openings, whatever the seed says."""
+def history(seed: int) -> InteropImage:
+    """Play crashes and openings as the seed decides."""
     world = World(seed, Trouble.CRASHES)
     world.run(HISTORY_STEPS)
     world.disk.stop_before(_NEVER)
-    return _closed(_image(world.disk, world._store, world.promises, world.shape.config), world._store)
+    return _closed(_image(world.disk, world.store, world.promises, world.shape.config), world.store)
 
 
-def _image(disk: SimulatedDisk, store: Store, promises: Promises, config: StoreConfig) -> Image:
+def _image(disk: SimulatedDisk, store: Store, promises: StorePromises, config: StoreConfig) -> InteropImage:
     violations = promises.violations(look(store))
-    return Image(disk, of_store(store), config, tuple(violations))
+    return InteropImage(disk, of_store(store), config, tuple(violations))
 
 
-def _closed(image: Image, store: Store) -> Image:
+def _closed(image: InteropImage, store: Store) -> InteropImage:
     store.close()
     return replace(image, view=replace(image.view, log_ends=log_ends(store)))
 
@@ -113,11 +113,11 @@ KINDS = {"killed": killed, "cut": cut, "history": history}
 
 
 def materialise(disk: SimulatedDisk, path: Path) -> None:
-    """The disk's files as real ones."""
+    """Write the simulated disk's files to a real directory."""
     _write(disk.root(), path)
-    # The simulated disk has an index of its own kind, which no real store can read.
-    for made in (path / "ledgers" / "current").glob(f"{filenames.INDEX}*"):
-        made.unlink()
+    # The index of a simulated store is not LMDB's, so no real store can read it.
+    for index_file in (path / "ledgers" / "current").glob(f"{filenames.INDEX}*"):
+        index_file.unlink()
 
 
 def _write(directory: Directory, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The real Apache BookKeeper: built once, and then one process that answers for the whole run."""
+"""The real Apache BookKeeper and Pulsar: built once, then run as processes that answer commands."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 HERE = Path(__file__).parent
 MADE = HERE.parent.parent / ".interop"
 
 _OPTIONS = (
     *("-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    # BookKeeper looks for file descriptors in Java's own classes, and says so when it may not.
+    # BookKeeper reads file descriptors from Java's own classes, and logs a warning if it may not.
     *("--add-opens=java.base/java.io=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
 )
 _ANSWER_S = 120
 _BUILD_S = 900
-# What Maven says when it is not our code but the way to the registry that is at fault.
+# Maven's messages when the registry cannot be reached, which is no error of our code.
 _UNREACHED = (
     "Could not transfer",
     "failed to transfer",
@@ -36,43 +37,82 @@ _UNREACHED = (
 )
 
 
-class NotReached(Exception):
-    """There is no Java, no Maven, or no way to the registry: nothing could be tried."""
+class NotAvailable(Exception):
+    """Java, Maven or the registry is missing, so nothing was tested."""
 
 
 class BuildFailed(Exception):
-    """The driver does not compile."""
+    """The Java programs do not compile."""
 
 
 class CommandFailed(AssertionError):
-    """The driver has answered with an exception, or not at all."""
+    """The driver has answered with an exception, or has ended."""
+
+
+class Project(NamedTuple):
+    """Java programs of ours, and what they run against."""
+
+    source: Path
+    """The directory of its pom and its sources."""
+    made: Path
+    """Where its classes go, and the list of its jars."""
+    properties: tuple[str, ...] = ()
+    """Properties of the pom, as options of Maven."""
+
+
+BOOKKEEPER = Project(HERE, MADE / "build")
+OLDER = "4.17.3"
+OLDER_CLIENT = Project(
+    HERE, MADE / f"build-{OLDER}", (f"-Dbookkeeper.version={OLDER}", "-Dsources=interop/Client*.java")
+)
+"""The clients among our programs, compiled for an older BookKeeper."""
+PULSAR = Project(HERE / "pulsar", MADE / "build-pulsar")
+CLIENT_TESTS = Project(HERE / "client_tests", MADE / "build-client-tests")
+
+
+def exit_code_of(name: str, work: Callable[[], int]) -> int:
+    """Run the work of a program, and return the exit code. It is 0 if nothing could be tested here."""
+    try:
+        return work()
+    except NotAvailable as reason:
+        print(f"{name}: NOT RUN: {reason}")
+        return 0
+    except BuildFailed as error:
+        print(f"{name}: the Java programs do not compile\n{error}", file=sys.stderr)
+        return 1
 
 
 # ── building ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def build(made: Path = MADE) -> list[str]:
-    """The command that starts the driver, compiled unless that was done; downloads BookKeeper if it must."""
-    java = _tool("java")
-    classes, classpath, stamp = (made / "build" / name for name in ("classes", "classpath", "stamp"))
-    wanted = _stamp()
-    if not stamp.exists() or stamp.read_text() != wanted or not _is_whole(classpath):
-        _run_maven(made / "build")
+def build() -> list[str]:
+    """Return the command that starts the driver. Compile it and download BookKeeper if necessary."""
+    java = tool("java")
+    return [java, *_OPTIONS, "-cp", f"{BOOKKEEPER.made / 'classes'}:{classpath()}", "interop.Main"]
+
+
+def classpath(project: Project = BOOKKEEPER) -> str:
+    """Return the jars of BookKeeper and of everything that it needs, ZooKeeper among them, or of Pulsar."""
+    jars, stamp = (project.made / name for name in ("classpath", "stamp"))
+    wanted = _stamp(project)
+    if not stamp.exists() or stamp.read_text() != wanted or not _is_whole(jars):
+        _run_maven(project)
         stamp.write_text(wanted)
-    return [java, *_OPTIONS, "-cp", f"{classes}:{classpath.read_text().strip()}", "interop.Main"]
+    return jars.read_text().strip()
 
 
-def _tool(name: str) -> str:
+def tool(name: str) -> str:
+    """Return the path of a program, or raise `NotAvailable`."""
     found = shutil.which(name)
     if found is None:
-        raise NotReached(f"there is no {name} here")
+        raise NotAvailable(f"there is no {name} here")
     return found
 
 
-def _stamp() -> str:
+def _stamp(project: Project) -> str:
     hasher = hashlib.sha256()
-    for path in (HERE / "pom.xml", *_files(HERE / "src")):
-        hasher.update(f"{path.relative_to(HERE)} ".encode() + path.read_bytes())
+    for path in (project.source / "pom.xml", *_files(project.source / "src")):
+        hasher.update(f"{path.relative_to(project.source)} ".encode() + path.read_bytes())
     return hasher.hexdigest()
 
 
@@ -81,25 +121,25 @@ def _files(directory: Path) -> Iterable[Path]:
 
 
 def _is_whole(classpath: Path) -> bool:
-    # Somebody may have emptied Maven's own repository since.
+    # Maven's local repository may have been emptied since the build.
     return classpath.exists() and all(Path(jar).exists() for jar in classpath.read_text().strip().split(":"))
 
 
-def _run_maven(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    options = ("-q", "-B", "-Dstyle.color=never", f"-Dmade={directory}")
-    command = [_tool("mvn"), *options, "-f", f"{HERE / 'pom.xml'}", "compile"]
+def _run_maven(project: Project) -> None:
+    shutil.rmtree(project.made, ignore_errors=True)
+    options = ("-q", "-B", "-Dstyle.color=never", f"-Dmade={project.made}", *project.properties)
+    command = [tool("mvn"), *options, "-f", f"{project.source / 'pom.xml'}", "compile"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False)
     except subprocess.TimeoutExpired:
-        raise NotReached(f"Maven was not done after {_BUILD_S} s") from None
+        raise NotAvailable(f"Maven was not done after {_BUILD_S} s") from None
     if done.returncode == 0:
         return
     problem = next(
         (line for line in done.stdout.splitlines() if any(one in line for one in _UNREACHED)), None
     )
     if problem is not None:
-        raise NotReached(problem)
+        raise NotAvailable(problem)
     raise BuildFailed(done.stdout + done.stderr)
 
 
@@ -107,7 +147,7 @@ def _run_maven(directory: Path) -> None:
 
 
 class Driver:
-    """The running driver; threads may ask at the same time. What BookKeeper logs is in `driver.log`."""
+    """The running driver. Several threads may ask at the same time. BookKeeper's log is in `driver.log`."""
 
     def __init__(self, command: list[str], made: Path = MADE) -> None:
         self._log = (made / "driver.log").open("wb")
@@ -130,7 +170,7 @@ class Driver:
         self._log.close()
 
     def ask(self, command: str, **arguments: object) -> dict[str, Any]:
-        """The answer to one command; its exception as `CommandFailed`."""
+        """Return the answer to one command, or raise `CommandFailed` with the driver's exception."""
         asked: Future[dict[str, Any]] = Future()
         with self._lock:
             number, self._next = self._next, self._next + 1

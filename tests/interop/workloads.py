@@ -1,9 +1,9 @@
-"""Seeded workloads on real stores of ours; a child process plays them where one is to be killed.
+"""Seeded workloads on real stores of ours. A workload that is killed runs in a child process.
 
-    python workloads.py DIRECTORY SEED        plays it, and tells every event as a line
+    python workloads.py DIRECTORY SEED        run it, and print every event as a line
 
-What was asked for is told before it is done, what was answered behind it: a kill between the two leaves both
-possible.
+A request is reported before the call and its answer after it. If the process is killed between the two, the
+request may or may not have taken effect.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from shown import NO_LAC, Access, LedgerShown
+from observed import NO_LAC, LedgerAccess, ObservedLedger
+from store_internals import confirm
 
 from recovery import open_store
 from storage import StoreConfig
-from storage.codec import entry as entry_codec
-from storage.codec.digest import digester, master_key
-from storage.entry import DigestType, Entry
+from storage.entry import format as entry_format
+from storage.entry.digest import digester, master_key
+from storage.entry.model import DigestType, Entry
 from storage.errors import LedgerFenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ours import View
-    from tears import Torn
+    from our_store import StoreContent
+    from torn_group import TornGroup
 
     from storage.ledger import Ledger
     from storage.store import Store
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 
 STEPS = 45
 REPLICA = 9
-"""The ledger whose entries come with ids of their own, some of them twice."""
+"""The ledger to which entries are added with given ids, some of them twice."""
 FENCED = (2, 5, 11, 12)
-"""Those that are fenced and deleted at times; the last is never added to before."""
+"""Ledgers that are fenced and deleted at times. The last one never gets an entry before that."""
 WRITTEN = (1, 2, 5, 11, 1 << 40)
 
 _KIB = 1 << 10
@@ -51,7 +52,7 @@ _PASSWORDS = (b"", b"secret", "öffne dich".encode())
 
 
 def config_of(seed: int) -> StoreConfig:
-    """Small throughout, so that a short workload rolls, freezes and checkpoints."""
+    """Return a configuration with small sizes, so that a short workload rolls, freezes and checkpoints."""
     dice = Random(f"config {seed}")
     return StoreConfig(
         memtable_size_max=dice.choice([8, 32, 512]) * _KIB,
@@ -59,12 +60,17 @@ def config_of(seed: int) -> StoreConfig:
         group_size_max=dice.choice([2, 8, 16]) * _KIB,
         journal_size=dice.choice([48, 96, 512]) * _KIB,
         journal_alignment=dice.choice([4096, 4096, 512]),
-        # Many: then a bookie can be started on the journals alone.
+        # With many backups all journals stay, and a bookie can be started on the journals alone.
         journal_max_backups=dice.choice([0, 1000, 1000]),
         entry_log_size_max=dice.choice([12, 64, 1024]) * _KIB,
         index_size_max=64 << 20,
         checkpoint_interval_s=None,
         idle_seal_s=None,
+        # Collections are steps of the workload, and take every log that has dead records.
+        collection_interval_s=None,
+        compaction_minor=0.99,
+        compaction_major=0.99,
+        compaction_rate=None,
     )
 
 
@@ -72,26 +78,26 @@ def keeps_all_journals(seed: int) -> bool:
     return config_of(seed).journal_max_backups > STEPS
 
 
-def accesses_of(seed: int) -> dict[int, Access]:
-    """The workload's ledgers."""
+def accesses_of(seed: int) -> dict[int, LedgerAccess]:
+    """Return the ledgers of the workload."""
     dice = Random(f"ledgers {seed}")
     return {
-        ledger_id: Access(dice.choice(list(DigestType)), dice.choice(_PASSWORDS))
+        ledger_id: LedgerAccess(dice.choice(list(DigestType)), dice.choice(_PASSWORDS))
         for ledger_id in sorted({*WRITTEN, *FENCED, REPLICA})
     }
 
 
-# ── what its caller knows ─────────────────────────────────────────────────────────────────────────────────
+# ── what the caller knows ─────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass
-class Known:
-    """What events say: what must be there, what may be, and nothing else."""
+class ExpectedContent:
+    """The content that the events of a workload require and allow."""
 
     answered: dict[tuple[int, int], bytes] = field(default_factory=dict)
     """By ledger and entry id, the payload."""
     asked: set[tuple[int, bytes]] = field(default_factory=set)
-    """Ledgers and payloads that were handed over, answered or not."""
+    """Ledgers and payloads that were passed to an add, answered or not."""
     rewritten: set[int] = field(default_factory=set)
     """Ledgers in which an id may have had another entry before."""
     fenced: set[int] = field(default_factory=set)
@@ -101,10 +107,10 @@ class Known:
     deleted: set[int] = field(default_factory=set)
     """Ledgers whose deletion was asked for at some time."""
     going: set[int] = field(default_factory=set)
-    """Those of them for which nobody was answered: they may be there still, or gone."""
+    """Deleted ledgers whose deletion was not answered: they may be there or gone."""
 
-    def hear(self, event: Event) -> None:
-        """Takes note of one event: what happened, to which ledger, and with what."""
+    def record(self, event: Event) -> None:
+        """Record one event: its name, its ledger and its arguments."""
         what, ledger_id, *rest = event
         getattr(self, f"_{what}")(ledger_id, *rest)
 
@@ -140,51 +146,51 @@ class Known:
         for ledgers in (self.fenced, self.fencing, self.going):
             ledgers.discard(ledger_id)
 
-    def violations(self, view: View, torn: Torn) -> Iterator[str]:
-        """What is wrong with what our own recovery shows, when this may be lost."""
+    def violations(self, view: StoreContent, torn: TornGroup) -> Iterator[str]:
+        """Yield what is wrong with the content that our recovery shows, if the torn group may be lost."""
         gone = self.going - {*view.shown}
         payloads = view.payloads()
         for (ledger_id, entry_id), payload in self.answered.items():
             found = payloads.get((ledger_id, entry_id))
-            # Of an id that was written again a later payload may be there, though nobody was answered for it.
+            # If an id was written again, a later payload may be there although its add was not answered.
             is_excused = (ledger_id, entry_id) in torn.entries or ledger_id in self.rewritten | gone
             if found != payload and not is_excused:
                 yield f"entry {entry_id} of ledger {ledger_id} was answered, our recovery shows {found!r:.60}"
         for (ledger_id, entry_id), payload in payloads.items():
             if (ledger_id, payload) not in self.asked:
-                yield f"entry {entry_id} of ledger {ledger_id} is {payload!r:.60}, which nobody has written"
+                yield f"entry {entry_id} of ledger {ledger_id} is {payload!r:.60}, which was never written"
         for ledger_id in {*view.shown, *self.fenced, *self.confirmed} - torn.ledgers - gone:
-            yield from self._wrong_facts(ledger_id, view.shown.get(ledger_id, LedgerShown()))
+            yield from self._wrong_facts(ledger_id, view.shown.get(ledger_id, ObservedLedger()))
 
-    def _wrong_facts(self, ledger_id: int, shown: LedgerShown) -> Iterator[str]:
+    def _wrong_facts(self, ledger_id: int, shown: ObservedLedger) -> Iterator[str]:
         if ledger_id in self.fenced and not shown.fenced:
-            yield f"ledger {ledger_id} was fenced, and our recovery does not know it"
+            yield f"ledger {ledger_id} was fenced, and our recovery shows it as open"
         if shown.fenced and ledger_id not in self.fencing:
-            yield f"ledger {ledger_id} is fenced, and nobody asked for it"
+            yield f"ledger {ledger_id} is fenced, although no fence was requested"
         least = self.confirmed.get(ledger_id, NO_LAC)
         if shown.explicit_lac < least:
             yield f"ledger {ledger_id}: {least} was confirmed, our recovery says {shown.explicit_lac}"
         if shown.explicit_lac != NO_LAC and (ledger_id, shown.explicit_lac) not in self.confirming:
-            yield f"ledger {ledger_id}: our recovery says {shown.explicit_lac}, which nobody has confirmed"
+            yield f"ledger {ledger_id}: our recovery says {shown.explicit_lac}, which was never confirmed"
 
 
 # ── playing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Workload:
+class InteropWorkload:
     """One seed's program."""
 
-    def __init__(self, directory: Path | str, seed: int, tell: Callable[[Event], None]) -> None:
+    def __init__(self, directory: Path | str, seed: int, report: Callable[[Event], None]) -> None:
         self._directory = directory
         self._config = config_of(seed)
         self._accesses = accesses_of(seed)
-        self._tell = tell
+        self._report = report
         self._dice = Random(f"workload {seed}")
         self._written = 0
         self._store = self._open()
 
     def play(self) -> None:
-        """All steps; the store stays open."""
+        """Run all steps. The store stays open."""
         steps = (
             (self._append, 28),
             (self._append_many, 20),
@@ -196,6 +202,7 @@ class Workload:
             (self._fence, 3),
             (self._reopen, 3),
             (self._delete, 2),
+            (self._collect, 2),
         )
         choices, weights = zip(*steps, strict=True)
         for _ in range(STEPS):
@@ -229,11 +236,11 @@ class Workload:
         self._answer(ledger.id, add(ledger, payloads), payloads)
 
     def _ask(self, ledger_id: int, payloads: list[bytes]) -> None:
-        self._tell(["asked_for", ledger_id, *(payload.hex() for payload in payloads)])
+        self._report(["asked_for", ledger_id, *(payload.hex() for payload in payloads)])
 
     def _answer(self, ledger_id: int, entry_ids: list[int], payloads: list[bytes]) -> None:
         told = [[one, payload.hex()] for one, payload in zip(entry_ids, payloads, strict=True)]
-        self._tell(["was_answered", ledger_id, *told])
+        self._report(["was_answered", ledger_id, *told])
 
     def _append(self) -> None:
         self._add(1, lambda ledger, payloads: [ledger.append(payloads[0])])
@@ -249,12 +256,12 @@ class Workload:
         self._add(self._dice.randint(1, 5), submit)
 
     def _place(self) -> None:
-        """As a replica gets it: with gaps, and now and then an id again."""
+        """Add an entry as a replica gets it: ids have gaps, and some ids come twice."""
         last = self._ledger(REPLICA).last_entry_id
         end = 0 if last is None else last + 1
         entry_id = max(0, end + self._dice.choice([0, 0, 0, 2, -1, -3]))
         if entry_id < end:
-            self._tell(["rewrites", REPLICA])
+            self._report(["rewrites", REPLICA])
         access, payload = self._accesses[REPLICA], self._payload()
         self._ask(REPLICA, [payload])
         entry = Entry(REPLICA, entry_id, entry_id - 1, 10_000 + entry_id, payload)
@@ -262,61 +269,66 @@ class Workload:
         self._answer(REPLICA, [entry_id], [payload])
 
     def _recover(self) -> None:
-        """As who has fenced a ledger copies its last entries."""
+        """Add an entry to a fenced ledger, as a client does that recovers the ledger."""
         ledger = self._ledger(self._dice.choice(FENCED))
         if not ledger.is_fenced:
             return
         access, last, payload = self._accesses[ledger.id], ledger.last_entry_id, self._payload()
         entry_id = 0 if last is None else last + 1
         entry = Entry(ledger.id, entry_id, entry_id - 1, 10_000 + entry_id, payload)
-        data = entry_codec.encode(entry, digester(access.digest_type, access.password))
+        data = entry_format.encode(entry, digester(access.digest_type, access.password))
         self._ask(ledger.id, [payload])
         self._store.bookie.recover(data, master_key(access.password))
         self._answer(ledger.id, [entry_id], [payload])
 
-    # ── what is said of ledgers ───────────────────────────────────────────────────────────────────────
+    # ── fences, confirmations, deletes
+    # ───────────────────────────────────────────────────────────────────────
 
     def _fence(self) -> None:
         ledger = self._ledger(self._dice.choice(FENCED))
-        self._tell(["is_fencing", ledger.id])
+        self._report(["is_fencing", ledger.id])
         ledger.fence()
-        self._tell(["has_fenced", ledger.id])
+        self._report(["has_fenced", ledger.id])
 
     def _confirm(self) -> None:
         ledger, number = self._ledger(self._dice.choice([*WRITTEN, *FENCED])), self._dice.randint(0, 30)
-        self._tell(["is_confirming", ledger.id, number])
-        ledger.set_explicit_lac(number)
-        self._tell(["has_confirmed", ledger.id, number])
+        self._report(["is_confirming", ledger.id, number])
+        confirm(ledger, number)  # also after the end, as a bookie's writer may
+        self._report(["has_confirmed", ledger.id, number])
 
     def _delete(self) -> None:
         ledger = self._ledger(self._dice.choice(FENCED))
         if ledger.exists:
-            self._tell(["is_deleting", ledger.id])
+            self._report(["is_deleting", ledger.id])
             ledger.delete()
-            self._tell(["has_deleted", ledger.id])
+            self._report(["has_deleted", ledger.id])
 
     # ── the store itself ──────────────────────────────────────────────────────────────────────────────
 
     def _checkpoint(self) -> None:
         self._store.checkpoint()
 
+    def _collect(self) -> None:
+        """Move what lives out of logs with dead records, and remove the logs in which nothing lives."""
+        assert self._store.collect().problems == ()
+
     def _reopen(self) -> None:
         self._store.close()
         self._store = self._open()
 
 
-def play(directory: Path, seed: int) -> Known:
-    """Plays the workload, and closes the store."""
-    known = Known()
-    workload = Workload(directory, seed, known.hear)
+def play(directory: Path, seed: int) -> ExpectedContent:
+    """Run the workload, and close the store."""
+    known = ExpectedContent()
+    workload = InteropWorkload(directory, seed, known.record)
     workload.play()
     workload.close()
     return known
 
 
-def kill(directory: Path, seed: int) -> Known:
-    """Plays it in another process, which dies of SIGKILL somewhere in the middle."""
-    known, at = Known(), Random(f"kill {seed}").randint(STEPS // 2, 2 * STEPS - 5)
+def kill(directory: Path, seed: int) -> ExpectedContent:
+    """Run the workload in another process, and kill that with SIGKILL somewhere in the middle."""
+    known, at = ExpectedContent(), Random(f"kill {seed}").randint(STEPS // 2, 2 * STEPS - 5)
     child = subprocess.Popen(
         [sys.executable, __file__, directory, str(seed)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -324,9 +336,9 @@ def kill(directory: Path, seed: int) -> Known:
     )
     with child:
         assert child.stdout is not None
-        # What it told before it died is in the pipe still, and read too.
+        # The pipe still contains the events that were reported before the kill; they are read too.
         for number, line in enumerate(child.stdout):
-            known.hear(json.loads(line))
+            known.record(json.loads(line))
             if number == at:
                 child.kill()
     assert child.returncode in (0, -9), f"the writer has ended with {child.returncode}"
@@ -334,12 +346,12 @@ def kill(directory: Path, seed: int) -> Known:
 
 
 def _main(directory: str, seed: str) -> None:
-    def tell(event: Event) -> None:
-        # In one piece: the end of a line is what the reader counts on.
+    def report(event: Event) -> None:
+        # One write per event, because the reader relies on whole lines.
         os.write(sys.stdout.fileno(), (json.dumps(event) + "\n").encode())
 
-    Workload(directory, int(seed), tell).play()
-    os._exit(0)  # a store that nobody closes is a kill too
+    InteropWorkload(directory, int(seed), report).play()
+    os._exit(0)  # ending without closing the store is a kill too
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The bookie's face: bytes that its clients have made, keys, fences, limbo; over crashes of a disk."""
+"""The bookie's interface over simulated crashes: entries as bytes, master keys, fences, limbo."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from clients import Client, flipped
-from stepped import LEDGERS, SMALL, Site
+from bookie_clients import Client, flipped
+from stepped_store import LEDGERS, SMALL, Site
+from store_internals import Engine
 
 from recovery.crashlab import Lasting, Refused, Verb, When
-from storage.codec import entry as entry_codec
-from storage.codec.digest import master_key
-from storage.entry import DigestType
+from storage.entry import format as entry_format
+from storage.entry.credentials import Purpose
+from storage.entry.digest import master_key
+from storage.entry.model import DigestType
 from storage.errors import (
     AnswerUnknown,
     DigestMismatch,
@@ -47,7 +49,7 @@ BLOCK = b"x" * (50 << 10)
 NO_ROOM = Refused(When(verb=Verb.ZERO_FILL, lasting=Lasting.UNTIL_MENDED), errno.ENOSPC)
 
 
-def checkpointed_and_cut(site: Site, store: Store) -> Store:
+def checkpoint_and_power_cut(site: Site, store: Store) -> Store:
     site.checkpoint(store)
     return site.after_power_cut()
 
@@ -68,11 +70,11 @@ LATER: dict[str, Callable[[Site, Store], Store]] = {
     "at once": lambda _, store: store,
     "killed": lambda site, _: site.after_kill(),
     "power cut": lambda site, _: site.after_power_cut(),
-    "checkpoint and power cut": checkpointed_and_cut,
+    "checkpoint and power cut": checkpoint_and_power_cut,
     "index lost": index_lost,
     "closed": closed,
 }
-"""What may happen between an answer and the next question."""
+"""The events that may come between an answer and the next call."""
 
 
 @pytest.fixture(params=list(LATER))
@@ -95,7 +97,7 @@ def add(bookie: Bookie, writer: Client, *entry_ids: int) -> None:
 
 
 @ALL_TYPES
-def test_an_entry_comes_back_as_the_bytes_that_its_writer_made(
+def test_an_entry_is_read_as_the_bytes_that_its_writer_sent(
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
@@ -110,7 +112,7 @@ def test_an_entry_comes_back_as_the_bytes_that_its_writer_made(
 
 
 @ALL_TYPES
-def test_a_ledger_s_owner_reads_what_came_through_the_bookie(digest_type: DigestType) -> None:
+def test_a_ledger_s_owner_reads_entries_added_through_the_bookie(digest_type: DigestType) -> None:
     site, _, bookie = opened()
     writer = Client(digest_type=digest_type)
     add(bookie, writer, 0, 1)
@@ -127,7 +129,7 @@ def test_bytes_that_are_no_entry_are_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 8, 16, 24])
-def test_an_entry_with_a_number_that_nobody_has_is_refused(at: int) -> None:
+def test_an_entry_with_an_impossible_number_is_refused(at: int) -> None:
     _, store, bookie = opened()
     data = bytearray(WRITER.entry(0))
     data[at : at + 8] = b"\x80" + bytes(7)
@@ -136,7 +138,7 @@ def test_an_entry_with_a_number_that_nobody_has_is_refused(at: int) -> None:
     assert store.ledgers() == []
 
 
-def test_an_entry_larger_than_the_store_takes_is_refused() -> None:
+def test_an_entry_larger_than_the_limit_is_refused() -> None:
     _, store, bookie = opened()
     room = SMALL.entry_size_max - 36
     with pytest.raises(EntryTooLarge):
@@ -145,7 +147,7 @@ def test_an_entry_larger_than_the_store_takes_is_refused() -> None:
     assert store.ledger(7).last_entry_id == 0
 
 
-def test_of_an_entry_that_comes_twice_the_second_counts(later: Callable[[Site, Store], Store]) -> None:
+def test_the_second_of_two_equal_ids_counts(later: Callable[[Site, Store], Store]) -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0, 1)
     again = WRITER.entry(1, b"another text")
@@ -153,7 +155,7 @@ def test_of_an_entry_that_comes_twice_the_second_counts(later: Callable[[Site, S
     assert later(site, store).bookie.read_last(7) == again
 
 
-# ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── master keys ──────────────────────────────────────────────────────────────────────────────────────────
 
 VERBS: dict[str, Callable[[Bookie, bytes], object]] = {
     "add": lambda bookie, key: bookie.add(WRITER.entry(1), key),
@@ -168,7 +170,7 @@ EVERY_VERB = pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 
 @EVERY_VERB
 @pytest.mark.parametrize("key", [b"k", master_key(b""), master_key(b"wrong"), WRITER.key[:19]])
-def test_whoever_comes_with_another_key_is_refused(
+def test_another_key_is_refused(
     verb: Callable[[Bookie, bytes], object], key: bytes, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
@@ -182,7 +184,7 @@ def test_whoever_comes_with_another_key_is_refused(
 
 
 @EVERY_VERB
-def test_the_first_key_that_comes_is_the_ledger_s(
+def test_the_first_key_becomes_the_ledger_s(
     verb: Callable[[Bookie, bytes], object], later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
@@ -221,7 +223,7 @@ def test_a_key_of_any_length_is_a_key(later: Callable[[Site, Store], Store]) -> 
 @pytest.mark.parametrize("digest_type", [DigestType.CRC32C, DigestType.CRC32])
 @pytest.mark.parametrize("at", [24, 33, -1], ids=["head", "digest", "payload"])
 @pytest.mark.parametrize("verb", ["add", "recover", "submit", "defer"])
-def test_an_entry_that_was_damaged_on_its_way_is_refused(digest_type: DigestType, at: int, verb: str) -> None:
+def test_an_entry_that_was_damaged_in_transit_is_refused(digest_type: DigestType, at: int, verb: str) -> None:
     site, _, bookie = opened()
     writer = Client(digest_type=digest_type)
     add(bookie, writer, 0)
@@ -234,7 +236,7 @@ def test_an_entry_that_was_damaged_on_its_way_is_refused(digest_type: DigestType
 
 
 @pytest.mark.parametrize("digest_type", [DigestType.CRC32C, DigestType.CRC32])
-def test_the_very_first_entry_is_verified_by_what_it_tells_itself(digest_type: DigestType) -> None:
+def test_the_first_entry_of_a_ledger_is_verified_by_its_own_digest_type(digest_type: DigestType) -> None:
     _, store, bookie = opened()
     writer = Client(digest_type=digest_type)
     with pytest.raises(DigestMismatch):
@@ -245,7 +247,7 @@ def test_the_very_first_entry_is_verified_by_what_it_tells_itself(digest_type: D
 
 
 @pytest.mark.parametrize("digest_type", [DigestType.CRC32C, DigestType.CRC32])
-def test_a_crc_is_told_from_an_entry_in_the_middle_too(
+def test_a_crc_is_recognized_from_an_entry_in_the_middle(
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
@@ -258,7 +260,7 @@ def test_a_crc_is_told_from_an_entry_in_the_middle_too(
 
 
 @pytest.mark.parametrize("digest_type", [DigestType.MAC, DigestType.DUMMY])
-def test_what_a_bookie_cannot_verify_it_hands_on(
+def test_a_bookie_returns_entries_that_it_cannot_verify(
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
@@ -272,7 +274,7 @@ def test_what_a_bookie_cannot_verify_it_hands_on(
 
 
 @pytest.mark.parametrize("digest_type", [DigestType.MAC, DigestType.DUMMY])
-def test_where_nothing_tells_the_digest_type_bytes_are_handed_on_all_the_same(
+def test_entries_of_an_unknown_digest_type_are_returned_as_bytes(
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
@@ -289,10 +291,10 @@ def test_where_nothing_tells_the_digest_type_bytes_are_handed_on_all_the_same(
 
 @ALL_TYPES
 @pytest.mark.parametrize("said", ["a fence", "a last add confirmed"])
-def test_what_is_said_before_the_first_entry_does_not_tell_its_digest(
+def test_metadata_before_the_first_entry_does_not_decide_its_digest_type(
     digest_type: DigestType, said: str, later: Callable[[Site, Store], Store]
 ) -> None:
-    # A recovery fences all bookies of a ledger, those too that have none of its entries, and then copies.
+    # A recovery fences all bookies of a ledger, also those without entries of it, and then copies entries.
     site, store, bookie = opened()
     writer = Client(digest_type=digest_type)
     if said == "a fence":
@@ -309,7 +311,7 @@ def test_what_is_said_before_the_first_entry_does_not_tell_its_digest(
             store.bookie.recover(flipped(writer.entry(1)), writer.key)
 
 
-def test_an_entry_that_rots_is_unreadable_and_one_that_is_not_verified_is_not() -> None:
+def test_a_damaged_entry_is_unreadable_if_its_digest_is_verified() -> None:
     site, store, bookie = opened()
     others = Client(8, DigestType.DUMMY)
     add(bookie, WRITER, 0)
@@ -327,11 +329,93 @@ def test_an_entry_that_rots_is_unreadable_and_one_that_is_not_verified_is_not() 
     assert bookie.read(8, 0) == flipped(others.entry(0))
 
 
+# ── runs of reads ────────────────────────────────────────────────────────────────────────────────────────
+
+MUCH = 1 << 20
+
+
+def read_all(bookie: Bookie, ids: range) -> tuple[list[bytes], int]:
+    """Return all these entries as a server reads them, and the length of the longest run."""
+    found: list[bytes] = []
+    longest = 0
+    while len(found) < len(ids):
+        at = ids.start + len(found)
+        run = bookie.read_run(7, at, ids.stop - at, MUCH)
+        found += run or [bookie.read(7, at)]
+        longest = max(longest, len(run))
+    return found, longest
+
+
+def test_runs_are_the_entries_that_are_read_one_by_one(later: Callable[[Site, Store], Store]) -> None:
+    site, store, bookie = opened()
+    add(bookie, WRITER, *range(20))
+    store = later(site, store)
+    store.bookie.add(WRITER.entry(9, b"a newer copy"), WRITER.key)
+    add(store.bookie, WRITER, *range(20, 30))
+    expected = [store.bookie.read(7, entry_id) for entry_id in range(30)]
+    assert read_all(store.bookie, range(30))[0] == expected
+    site.checkpoint(store)
+    found, longest = read_all(store.bookie, range(30))
+    assert found == expected
+    assert longest >= 10
+    assert len(store.bookie.read_run(7, 3, 5, MUCH)) == 5
+
+
+def test_a_run_ends_where_its_size_is_reached() -> None:
+    site, store, bookie = opened()
+    for entry_id in range(20):
+        bookie.add(WRITER.entry(entry_id, bytes(1000)), WRITER.key)
+    assert len(bookie.read_run(7, 0, 20, 5_000)) == 5
+    site.checkpoint(store)
+    assert len(bookie.read_run(7, 0, 20, 5_000)) == 5
+
+
+def test_a_run_ends_before_a_gap_and_before_truncated_entries() -> None:
+    site, store, bookie = opened()
+    add(bookie, WRITER, *range(10), *range(15, 25))
+    for _ in range(2):
+        assert [len(bookie.read_run(7, first, 100, MUCH)) for first in (0, 4, 10, 15, 25)] == [
+            10,
+            6,
+            0,
+            10,
+            0,
+        ]
+        site.checkpoint(store)
+    bookie.truncate(7, 5)
+    assert [len(bookie.read_run(7, first, 100, MUCH)) for first in (0, 4, 5, 15)] == [0, 0, 5, 10]
+    add(bookie, Client(8), *range(10))
+    bookie.truncate(8, 5)
+    assert [len(bookie.read_run(8, first, 100, MUCH)) for first in (0, 4, 5)] == [0, 0, 5]
+    bookie.delete(7)
+    assert bookie.read_run(7, 5, 100, MUCH) == []
+
+
+def test_a_run_ends_before_a_damaged_entry() -> None:
+    site, store, bookie = opened()
+    add(bookie, WRITER, *range(20))
+    site.checkpoint(store)
+    site.disk.kill()
+    log = f"{LEDGERS}/0.log"
+    site.put(log, site.bytes_of(log).replace(WRITER.entry(7), flipped(WRITER.entry(7))))
+    bookie = site.open().bookie
+    assert bookie.read_run(7, 0, 20, MUCH) == [WRITER.entry(entry_id) for entry_id in range(7)]
+    assert bookie.read_run(7, 7, 13, MUCH) == []
+    assert len(bookie.read_run(7, 8, 12, MUCH)) == 12
+
+
+@pytest.mark.parametrize("digest_type", [DigestType.MAC, DigestType.DUMMY, DigestType.CRC32])
+def test_entries_with_another_digest_are_read_one_by_one(digest_type: DigestType) -> None:
+    _, _, bookie = opened()
+    add(bookie, Client(digest_type=digest_type), *range(10))
+    assert bookie.read_run(7, 0, 10, MUCH) == []
+
+
 # ── recovery ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("verb", ["add", "submit", "defer"])
-def test_behind_a_fence_only_a_recovery_adds(verb: str, later: Callable[[Site, Store], Store]) -> None:
+def test_after_a_fence_only_a_recovery_can_add(verb: str, later: Callable[[Site, Store], Store]) -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0, 1)
     assert bookie.fence(7, WRITER.key) == WRITER.entry(1)
@@ -345,7 +429,7 @@ def test_behind_a_fence_only_a_recovery_adds(verb: str, later: Callable[[Site, S
     assert (bookie.entry_ids(7), bookie.read_last(7)) == ([range(3)], WRITER.entry(2))
 
 
-def test_a_recovery_adds_to_a_ledger_that_nobody_has_fenced(later: Callable[[Site, Store], Store]) -> None:
+def test_a_recovery_may_add_to_a_ledger_that_is_not_fenced(later: Callable[[Site, Store], Store]) -> None:
     site, store, bookie = opened()
     bookie.recover(WRITER.entry(4), WRITER.key)
     bookie = later(site, store).bookie
@@ -353,7 +437,7 @@ def test_a_recovery_adds_to_a_ledger_that_nobody_has_fenced(later: Callable[[Sit
     add(bookie, WRITER, 5)
 
 
-# ── adds that nobody waits for ───────────────────────────────────────────────────────────────────────────
+# ── deferred adds ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def syncs(site: Site) -> int:
@@ -386,7 +470,7 @@ def test_a_deferred_entry_that_was_forced_is_not_lost_and_one_that_was_not_may_b
     assert bookie.read(7, 0) == WRITER.entry(0)
 
 
-def test_a_force_covers_what_others_have_deferred_and_goes_with_any_add() -> None:
+def test_a_force_covers_deferred_adds_of_all_threads_and_so_does_any_add() -> None:
     site, _, bookie = opened()
     bookie.defer(WRITER.entry(0), WRITER.key)
     add(bookie, Client(8), 0)
@@ -399,11 +483,11 @@ def test_a_force_covers_what_others_have_deferred_and_goes_with_any_add() -> Non
 def test_deferred_entries_become_durable_by_themselves_after_a_while() -> None:
     site, _, bookie = opened()
     bookie.defer(WRITER.entry(0), WRITER.key)
-    site.crew.elapse()
+    site.workers.elapse()
     assert site.after_power_cut().bookie.read(7, 0) == WRITER.entry(0)
 
 
-def test_what_is_deferred_is_written_when_there_is_a_group_of_it() -> None:
+def test_deferred_entries_are_written_when_they_fill_a_group() -> None:
     _, _, bookie = opened()
     large = b"x" * (SMALL.group_size_max // 4)
     for entry_id in range(5):
@@ -412,7 +496,8 @@ def test_what_is_deferred_is_written_when_there_is_a_group_of_it() -> None:
 
 
 def full() -> tuple[Site, Store, Bookie, int]:
-    """A store on a disk without space for another journal, and how many entries its ledger 7 has."""
+    """Return a store on a disk without space for another journal, and the number of entries of its ledger
+    7."""
     site = Site(replace(SMALL, memtable_size_max=64 << 20))
     store = site.open()
     add(store.bookie, WRITER, 0)
@@ -428,7 +513,7 @@ def full() -> tuple[Site, Store, Bookie, int]:
 def test_a_deferred_entry_that_was_lost_to_a_full_disk_makes_the_force_fail() -> None:
     site, _, bookie, taken = full()
     bookie.defer(WRITER.entry(taken, BLOCK), WRITER.key)
-    site.crew.elapse()
+    site.workers.elapse()
     site.disk.mend()
     add(bookie, Client(8), 0)
     bookie.force(8)
@@ -440,7 +525,7 @@ def test_a_deferred_entry_that_was_lost_to_a_full_disk_makes_the_force_fail() ->
     assert site.after_power_cut().bookie.read(7, taken) == WRITER.entry(taken)
 
 
-def test_a_force_that_meets_a_full_disk_itself_fails_and_what_was_deferred_is_gone() -> None:
+def test_a_force_that_meets_a_full_disk_fails_and_drops_the_deferred_entries() -> None:
     site, _, bookie, taken = full()
     bookie.defer(WRITER.entry(taken, BLOCK), WRITER.key)
     with pytest.raises(DiskFull):
@@ -450,10 +535,10 @@ def test_a_force_that_meets_a_full_disk_itself_fails_and_what_was_deferred_is_go
     assert not bookie.has(7, taken)
 
 
-def test_what_a_deleted_ledger_has_lost_is_not_told_to_the_next_of_its_id() -> None:
+def test_a_loss_of_a_deleted_ledger_is_not_reported_to_a_new_ledger_of_its_id() -> None:
     site, _, bookie, taken = full()
     bookie.defer(WRITER.entry(taken, BLOCK), WRITER.key)
-    site.crew.elapse()
+    site.workers.elapse()
     site.disk.mend()
     bookie.delete(7)
     add(bookie, WRITER, 0)
@@ -472,13 +557,13 @@ def test_a_force_after_a_failed_sync_fails() -> None:
         bookie.force(7)
 
 
-def test_deferred_entries_wait_for_room_like_others() -> None:
+def test_deferred_entries_wait_for_room_like_other_entries() -> None:
     site = Site(replace(SMALL, memtable_size_max=100 << 10))
     bookie = site.open().bookie
     with pytest.raises(Overloaded):  # noqa: PT012 - at which one depends on the size of a table
         for entry_id in range(100):
             bookie.defer(WRITER.entry(entry_id, b"x" * (20 << 10)), WRITER.key)
-    site.crew.run()
+    site.workers.run()
     bookie.force(7)
     assert bookie.entry_ids(7)[0].stop > 5
 
@@ -486,7 +571,7 @@ def test_deferred_entries_wait_for_room_like_others() -> None:
 # ── fences ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_fence_answers_with_the_last_entry_and_a_second_one_does_too(
+def test_a_fence_returns_the_last_entry_and_so_does_a_second_fence(
     later: Callable[[Site, Store], Store],
 ) -> None:
     site, store, bookie = opened()
@@ -498,7 +583,7 @@ def test_a_fence_answers_with_the_last_entry_and_a_second_one_does_too(
     assert len(site.disk.trace) == done
 
 
-def test_a_fence_counts_what_was_added_in_its_own_turn() -> None:
+def test_a_fence_sees_entries_added_in_its_own_group() -> None:
     _, _, bookie = opened()
     add(bookie, WRITER, 0)
     future = bookie.submit(WRITER.entry(1), WRITER.key)
@@ -507,7 +592,7 @@ def test_a_fence_counts_what_was_added_in_its_own_turn() -> None:
     assert future.result(0) == 1
 
 
-def test_a_ledger_without_entries_is_fenced_with_nothing_to_show(
+def test_a_fence_of_a_ledger_without_entries_returns_no_entry(
     later: Callable[[Site, Store], Store],
 ) -> None:
     site, store, bookie = opened()
@@ -519,7 +604,7 @@ def test_a_ledger_without_entries_is_fenced_with_nothing_to_show(
         add(store.bookie, WRITER, 0)
 
 
-def test_whether_a_ledger_is_fenced_is_asked_of_one_that_exists() -> None:
+def test_is_fenced_of_a_missing_ledger_raises() -> None:
     _, _, bookie = opened()
     with pytest.raises(NoSuchLedger):
         bookie.is_fenced(7)
@@ -529,7 +614,7 @@ def test_whether_a_ledger_is_fenced_is_asked_of_one_that_exists() -> None:
     assert bookie.is_fenced(7)
 
 
-def test_nothing_of_a_fence_is_seen_before_it_is_durable() -> None:
+def test_a_fence_is_not_visible_before_it_is_durable() -> None:
     site, store, bookie = opened()
     seen: list[bool] = []
 
@@ -560,7 +645,7 @@ def test_the_last_entry_is_the_one_with_the_largest_id(later: Callable[[Site, St
     assert later(site, store).bookie.read_last(7) == WRITER.entry(9)
 
 
-def test_a_ledger_without_entries_has_no_last_one() -> None:
+def test_a_ledger_without_entries_has_no_last_entry() -> None:
     _, _, bookie = opened()
     with pytest.raises(NoSuchLedger):
         bookie.read_last(7)
@@ -569,7 +654,7 @@ def test_a_ledger_without_entries_has_no_last_one() -> None:
         bookie.read_last(7)
 
 
-def test_what_is_confirmed_is_what_the_writer_has_said_not_what_is_durable_here(
+def test_the_last_add_confirmed_comes_from_the_writer_and_not_from_durable_entries(
     later: Callable[[Site, Store], Store],
 ) -> None:
     site, store, bookie = opened()
@@ -584,7 +669,7 @@ def test_what_is_confirmed_is_what_the_writer_has_said_not_what_is_durable_here(
     assert store.ledger(7, password=WRITER.password).last_add_confirmed == 4
 
 
-def test_an_entry_that_confirms_less_takes_nothing_back() -> None:
+def test_an_entry_that_confirms_less_does_not_lower_the_last_add_confirmed() -> None:
     _, _, bookie = opened()
     bookie.add(WRITER.entry(5, confirmed=4), WRITER.key)
     bookie.add(WRITER.entry(6, confirmed=1), WRITER.key)
@@ -606,7 +691,7 @@ def test_an_explicit_confirmation_only_grows(later: Callable[[Site, Store], Stor
     assert bookie.explicit_lac(7) == WRITER.packet(9)
 
 
-def test_the_larger_of_what_was_said_counts_whichever_way_it_came() -> None:
+def test_the_larger_confirmation_counts_from_an_entry_or_a_packet() -> None:
     _, _, bookie = opened()
     bookie.set_explicit_lac(7, WRITER.packet(3), WRITER.key)
     assert bookie.last_add_confirmed(7) == 3
@@ -625,7 +710,7 @@ def test_a_confirmation_comes_back_as_the_packet_that_came(
     bookie.set_explicit_lac(7, writer.packet(5), writer.key)
     packet = later(site, store).bookie.explicit_lac(7)
     assert packet == writer.packet(5)
-    assert entry_codec.decode_lac(packet, writer.digester) == 5
+    assert entry_format.decode_lac(packet, writer.digester) == 5
 
 
 def test_a_fenced_ledger_is_still_confirmed() -> None:
@@ -641,7 +726,7 @@ def test_a_fenced_ledger_is_still_confirmed() -> None:
     [b"", WRITER.packet(3)[:15], Client(8).packet(3), flipped(WRITER.packet(3)), WRITER.packet(3) + b"x"],
     ids=["empty", "short", "another ledger's", "damaged", "too long"],
 )
-def test_a_packet_that_is_none_is_refused(packet: bytes) -> None:
+def test_bytes_that_are_no_packet_are_refused(packet: bytes) -> None:
     _, _, bookie = opened()
     add(bookie, WRITER, 0)
     with pytest.raises(InvalidEntry):
@@ -649,14 +734,14 @@ def test_a_packet_that_is_none_is_refused(packet: bytes) -> None:
     assert bookie.explicit_lac(7) is None
 
 
-def test_a_packet_larger_than_any_digest_makes_it_is_refused_of_a_new_ledger_too() -> None:
+def test_a_packet_too_large_for_any_digest_is_refused_for_a_new_ledger() -> None:
     _, store, bookie = opened()
     with pytest.raises(InvalidEntry):
         bookie.set_explicit_lac(7, WRITER.packet(3) + bytes(40 << 20), WRITER.key)
     assert store.ledgers() == []
 
 
-def test_without_a_packet_there_is_none() -> None:
+def test_without_a_packet_there_is_no_explicit_lac() -> None:
     _, _, bookie = opened()
     with pytest.raises(NoSuchLedger):
         bookie.explicit_lac(7)
@@ -664,18 +749,18 @@ def test_without_a_packet_there_is_none() -> None:
     assert bookie.explicit_lac(7) is None
 
 
-def test_ids_are_told_as_ranges_wherever_the_entries_are() -> None:
+def test_ids_are_returned_as_ranges_wherever_the_entries_are() -> None:
     site, store, bookie = opened()
     with pytest.raises(NoSuchLedger):
         bookie.entry_ids(7)
     add(bookie, WRITER, 0, 1, 5, 9)
     site.checkpoint(store)
     add(bookie, WRITER, 2, 6, 9)
-    store._committer.freeze()
+    Engine(store).freeze()
     add(bookie, WRITER, 4, 7, 20, 21)
-    assert store._parts.slot.tables.frozen is not None
+    assert Engine(store).frozen_table is not None
     assert bookie.entry_ids(7) == [range(3), range(4, 8), range(9, 10), range(20, 22)]
-    site.crew.run()
+    site.workers.run()
     assert bookie.entry_ids(7) == [range(3), range(4, 8), range(9, 10), range(20, 22)]
     bookie.fence(8, WRITER.key)
     assert bookie.entry_ids(8) == []
@@ -685,28 +770,17 @@ def test_ids_are_told_as_ranges_wherever_the_entries_are() -> None:
 
 
 class Waiting:
-    """A thread that waits for more than `beyond`; here, it waits already."""
+    """Return a thread that waits for more than `beyond`, once it waits."""
 
     def __init__(self, store: Store, beyond: int) -> None:
         self._looked = threading.Event()
         self._answers: list[int | Exception] = []
         self._bookie = store.bookie
         self._beyond = beyond
-        news = store._committer.news
-        wait_for = news.wait_for
-
-        def watched(is_there: Callable[[], bool], timeout: float | None = None) -> bool:
-            def look() -> bool:
-                self._looked.set()  # under the signal's own lock: whoever notifies comes behind the wait
-                return is_there()
-
-            return wait_for(look, timeout)
-
-        news.wait_for = watched  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self._wait, daemon=True)
-        self._thread.start()
-        assert self._looked.wait(60)
-        news.wait_for = wait_for  # type: ignore[method-assign]
+        with Engine(store).looks_watched(self._looked.set):
+            self._thread.start()
+            assert self._looked.wait(60)
 
     def _wait(self) -> None:
         try:
@@ -724,7 +798,7 @@ class Waiting:
         return self._answers[0]
 
 
-def test_who_waits_is_woken_by_the_add_that_confirms_more() -> None:
+def test_a_waiting_reader_is_woken_by_an_add_that_confirms_more() -> None:
     _, store, bookie = opened()
     add(bookie, WRITER, 0)
     waiting = Waiting(store, beyond=0)
@@ -734,7 +808,7 @@ def test_who_waits_is_woken_by_the_add_that_confirms_more() -> None:
     assert waiting.answer() == 1
 
 
-def test_who_waits_is_woken_by_an_explicit_confirmation() -> None:
+def test_a_waiting_reader_is_woken_by_an_explicit_confirmation() -> None:
     _, store, bookie = opened()
     add(bookie, WRITER, 0, 1)
     waiting = Waiting(store, beyond=0)
@@ -742,7 +816,7 @@ def test_who_waits_is_woken_by_an_explicit_confirmation() -> None:
     assert waiting.answer() == 1
 
 
-def test_who_waits_is_woken_by_a_fence() -> None:
+def test_a_waiting_reader_is_woken_by_a_fence() -> None:
     _, store, bookie = opened()
     add(bookie, WRITER, 0, 1)
     waiting = Waiting(store, beyond=0)
@@ -750,7 +824,7 @@ def test_who_waits_is_woken_by_a_fence() -> None:
     assert waiting.answer() == 0
 
 
-def test_who_waits_is_woken_by_a_close() -> None:
+def test_a_waiting_reader_is_woken_by_a_close() -> None:
     _, store, bookie = opened()
     add(bookie, WRITER, 0, 1)
     waiting = Waiting(store, beyond=0)
@@ -759,7 +833,7 @@ def test_who_waits_is_woken_by_a_close() -> None:
     assert answer == 0 or isinstance(answer, StoreClosed)
 
 
-def test_who_waits_is_woken_by_a_failure_of_the_store() -> None:
+def test_a_waiting_reader_is_woken_by_a_failure_of_the_store() -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0, 1)
     waiting = Waiting(store, beyond=0)
@@ -769,7 +843,7 @@ def test_who_waits_is_woken_by_a_failure_of_the_store() -> None:
     assert waiting.answer() == 0
 
 
-def test_who_waits_is_woken_when_the_ledger_is_deleted() -> None:
+def test_a_waiting_reader_is_woken_when_the_ledger_is_deleted() -> None:
     _, store, bookie = opened()
     add(bookie, WRITER, 0, 1)
     waiting = Waiting(store, beyond=0)
@@ -777,13 +851,13 @@ def test_who_waits_is_woken_when_the_ledger_is_deleted() -> None:
     assert isinstance(waiting.answer(), NoSuchLedger)
 
 
-def test_who_waits_too_long_is_told_what_there_is() -> None:
+def test_a_wait_that_times_out_returns_the_last_add_confirmed() -> None:
     _, _, bookie = opened()
     add(bookie, WRITER, 0, 1)
     assert bookie.wait_for_last_add_confirmed(7, 0, 0.01) == 0
 
 
-def test_nobody_waits_for_what_is_there() -> None:
+def test_a_wait_for_an_existing_entry_returns_at_once() -> None:
     _, _, bookie = opened()
     add(bookie, WRITER, 0, 1)
     assert bookie.wait_for_last_add_confirmed(7, -1) == 0
@@ -795,7 +869,7 @@ def test_nobody_waits_for_what_is_there() -> None:
 
 
 def assert_in_limbo(bookie: Bookie) -> None:
-    """What is there is told; nothing else is."""
+    """Check that present entries are read and that all other questions raise `AnswerUnknown`."""
     assert bookie.read(7, 1) == WRITER.entry(1)
     assert bookie.has(7, 1)
     assert bookie.entry_ids(7) == [range(2)]
@@ -812,7 +886,7 @@ def assert_in_limbo(bookie: Bookie) -> None:
             question()
 
 
-def test_in_limbo_what_is_there_is_told_and_what_is_not_is_unknown(
+def test_in_limbo_present_entries_are_read_and_absent_ones_are_unknown(
     later: Callable[[Site, Store], Store],
 ) -> None:
     site, store, bookie = opened()
@@ -826,7 +900,7 @@ def test_in_limbo_what_is_there_is_told_and_what_is_not_is_unknown(
     assert bookie.explicit_lac(7) == WRITER.packet(3)
 
 
-def test_behind_limbo_what_is_not_there_is_missing(later: Callable[[Site, Store], Store]) -> None:
+def test_after_limbo_an_absent_entry_is_missing(later: Callable[[Site, Store], Store]) -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0, 1)
     bookie.enter_limbo(7)
@@ -839,7 +913,7 @@ def test_behind_limbo_what_is_not_there_is_missing(later: Callable[[Site, Store]
     assert bookie.explicit_lac(7) is None
 
 
-def test_a_ledger_may_be_in_limbo_before_anything_of_it_is_here(
+def test_a_ledger_may_be_in_limbo_before_it_has_any_entry(
     later: Callable[[Site, Store], Store],
 ) -> None:
     site, store, bookie = opened()
@@ -865,7 +939,7 @@ def test_a_ledger_may_be_in_limbo_before_anything_of_it_is_here(
     assert bookie.fence(7, WRITER.key) == WRITER.entry(0)
 
 
-def test_entries_that_come_do_not_end_limbo(later: Callable[[Site, Store], Store]) -> None:
+def test_added_entries_do_not_end_limbo(later: Callable[[Site, Store], Store]) -> None:
     site, store, bookie = opened()
     bookie.enter_limbo(7)
     add(bookie, WRITER, 0, 1)
@@ -883,7 +957,7 @@ def test_limbo_ends_with_the_ledger() -> None:
         bookie = site.after_power_cut().bookie
 
 
-def test_in_limbo_a_ledger_s_owner_is_told_the_same() -> None:
+def test_in_limbo_a_ledger_s_owner_gets_the_same_answers() -> None:
     _, store, bookie = opened()
     add(bookie, WRITER, 0, 1)
     bookie.enter_limbo(7)
@@ -901,7 +975,7 @@ def test_in_limbo_a_ledger_s_owner_is_told_the_same() -> None:
 
 @pytest.mark.parametrize("name", ["ledgers.rows*", "*current"])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_a_limbo_that_could_not_be_made_durable_is_told_and_the_store_is_sound(name: str, error: int) -> None:
+def test_a_limbo_that_could_not_be_made_durable_raises_and_the_store_goes_on(name: str, error: int) -> None:
     site, _, bookie = opened()
     add(bookie, WRITER, 0)
     site.disk.plant(Refused(When(name=name, lasting=Lasting.UNTIL_MENDED), error))
@@ -921,7 +995,7 @@ def test_a_limbo_that_could_not_be_made_durable_is_told_and_the_store_is_sound(n
 
 
 def damaged() -> Site:
-    """A store whose index was made again from a log that had a hole."""
+    """Return a store whose index was rebuilt from a log with a gap."""
     site, store, bookie = opened()
     add(bookie, WRITER, 0, 1, 2)
     site.checkpoint(store)
@@ -935,7 +1009,7 @@ def damaged() -> Site:
 
 
 @pytest.mark.parametrize("openings", [1, 3])
-def test_where_logs_were_damaged_nothing_is_ever_said_to_be_missing(openings: int) -> None:
+def test_after_damage_to_logs_no_entry_is_reported_missing(openings: int) -> None:
     site = damaged()
     for _ in range(openings):
         store = site.open()
@@ -966,7 +1040,7 @@ def test_where_logs_were_damaged_nothing_is_ever_said_to_be_missing(openings: in
 # ── deleting ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_bookie_deletes_what_its_clients_have_given_up_whatever_the_key(
+def test_a_bookie_deletes_a_ledger_without_checking_a_key(
     later: Callable[[Site, Store], Store],
 ) -> None:
     site, store, bookie = opened()
@@ -983,12 +1057,26 @@ def test_a_bookie_deletes_what_its_clients_have_given_up_whatever_the_key(
         store.bookie.delete(7)
 
 
-def test_a_ledger_is_deleted_whose_first_add_is_still_on_its_way() -> None:
+def test_a_ledger_can_be_deleted_while_its_first_add_is_under_way() -> None:
     site, store, bookie = opened()
     future = bookie.submit(WRITER.entry(0), WRITER.key)
     bookie.delete(7)
     assert (future.result(0), store.ledgers()) == (0, [])
     assert site.after_power_cut().ledgers() == []
+
+
+@ALL_TYPES
+def test_an_add_that_was_checked_before_its_ledger_was_deleted_makes_a_ledger_of_its_own_digest_type(
+    digest_type: DigestType, later: Callable[[Site, Store], Store]
+) -> None:
+    site, store, bookie = opened()
+    writer = Client(digest_type=digest_type)
+    add(bookie, writer, 0)
+    work = bookie.pending_entry(writer.entry(1), writer.key, Purpose.WRITING)
+    bookie.delete(7)
+    Engine(store).go_through(work)
+    store = later(site, store)
+    assert store.bookie.read(7, 1) == writer.entry(1)
 
 
 @pytest.mark.parametrize("digest_type", [DigestType.CRC32C, DigestType.CRC32])

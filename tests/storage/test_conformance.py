@@ -1,14 +1,14 @@
-"""BookKeeper's own tests of reading and file formats, answered by ours: docs/conformance.md has the list."""
+"""Counterparts of BookKeeper's own tests of reading and file formats; docs/conformance.md has the list."""
 
 from __future__ import annotations
 
 import struct
 
 import pytest
-from entrylogs import Log, direct_log, entries, items, reader
+from entry_log_builder import Log, direct_log, entries, items, reader
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journals import (
+from journal_builder import (
     START,
     BookieJournal,
     OurJournal,
@@ -20,30 +20,30 @@ from journals import (
     scan_bytes,
     zero,
 )
-from journals import reader as journal_reader
-from memory import MemoryFile
+from journal_builder import reader as journal_reader
+from memory_files import MemoryFile
 
-from recovery.chain import judge
-from recovery.decision import Decision
-from storage import entrylog_scan
-from storage.codec import entrylog as log_codec
-from storage.codec import journal as codec
-from storage.codec.survey import EntryVerifier
-from storage.entry import DigestType
-from storage.entrylog_reader import EntryLogReader, LogEntry, NotSealed
-from storage.entrylog_scan import MapSource
-from storage.journal_reader import JournalReader, StoredRecord
-from storage.journal_scan import Owner
-from storage.outcome import Damaged, Flaw, Torn
-from storage.position import EntryLocation
+from recovery.replay.chain import judge
+from recovery.replay.decision import Decision
+from storage.entry.digest_inference import EntryVerifier
+from storage.entry.model import DigestType
+from storage.entry.position import EntryLocation
+from storage.entry.read_result import Damaged, Flaw, Torn
+from storage.entrylog import format as entrylog_format
+from storage.entrylog import scan as entrylog_scan
+from storage.entrylog.reader import EntryLogReader, LogEntry, NotSealed
+from storage.entrylog.scan import MapSource
+from storage.journal import format as journal_format
+from storage.journal.reader import JournalReader, StoredRecord
+from storage.journal.scan import Owner
 
 
 def read_ids(data: bytes, journal_id: int = 1) -> list[int]:
-    """The entry ids of a journal's data records."""
+    """Return the entry ids of a journal's data records."""
     return [
         item.record.entry_id
         for item in journal_reader(data, journal_id).items()
-        if isinstance(item, StoredRecord) and isinstance(item.record, codec.EntryRecord)
+        if isinstance(item, StoredRecord) and isinstance(item.record, journal_format.EntryRecord)
     ]
 
 
@@ -68,9 +68,11 @@ def with_entries(version: int, count: int, *specials: bytes, every: int = 1000) 
 
 @pytest.mark.parametrize("digest", [DigestType.CRC32, DigestType.CRC32C])
 def test_j1_a_journal_from_before_headers_is_read(digest: DigestType) -> None:
-    data = b"".join(codec.encode_record(entry_bytes(1, number, digest=digest)) for number in range(1, 101))
+    data = b"".join(
+        journal_format.encode_record(entry_bytes(1, number, digest=digest)) for number in range(1, 101)
+    )
     data = data.ljust(1 << 20, b"\0")
-    assert journal_reader(data, 1).header == codec.VERSION_1
+    assert journal_reader(data, 1).header == journal_format.VERSION_1
     assert read_ids(data) == list(range(1, 101))
     assert one_journal(data) is Decision.USE
 
@@ -84,31 +86,33 @@ def test_j1_a_damaged_magic_never_becomes_a_journal_from_before_headers() -> Non
 
 
 def test_j2_a_version_4_journal_is_read_and_its_fence_is_there() -> None:
-    journal = with_entries(4, 100, codec.encode_fence(1))
+    journal = with_entries(4, 100, journal_format.encode_fence(1))
     found = [
         item.record for item in journal_reader(journal.file(), 1).items() if isinstance(item, StoredRecord)
     ]
     assert journal.data[:8] == b"BKLG\0\0\0\4"
     assert len(found) == 101
-    assert found[-1] == codec.Fence(1)
+    assert found[-1] == journal_format.Fence(1)
     assert one_journal(journal.file()) is Decision.USE
 
 
 def test_j3_a_version_5_journal_padded_after_every_record_is_read() -> None:
-    journal = with_entries(5, 1024, codec.encode_fence(1), every=1)
+    journal = with_entries(5, 1024, journal_format.encode_fence(1), every=1)
     assert read_ids(journal.file()) == list(range(1024))
     facts = scan_bytes(journal.file(), 1)
     assert (facts.record_count, facts.owner, facts.is_sound) == (1025, Owner.BOOKIE, True)
 
 
 @pytest.mark.parametrize("size", [0, 8, 512, 1 << 20])
-def test_j4_a_journal_of_zeros_is_no_obstacle(size: int) -> None:
+def test_j4_a_journal_of_zeros_does_not_prevent_an_opening(size: int) -> None:
     assert one_journal(bytes(size)) is Decision.VOID
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("zeros", [0, 8192])
-def test_j5_a_journal_with_only_its_magic_and_version_is_no_obstacle(version: int, zeros: int) -> None:
+def test_j5_a_journal_with_only_its_magic_and_version_does_not_prevent_an_opening(
+    version: int, zeros: int
+) -> None:
     data = b"BKLG" + struct.pack(">i", version) + bytes(zeros)
     assert read_ids(data) == []
     assert one_journal(data) in (Decision.VOID, Decision.USE)
@@ -120,7 +124,7 @@ def last_record(journal: BookieJournal) -> int:
 
 
 @pytest.mark.parametrize("kept_of_the_length", [0, 1, 2, 3])
-def test_j6_a_tail_zeroed_from_inside_the_last_length_keeps_what_is_before(kept_of_the_length: int) -> None:
+def test_j6_a_tail_zeroed_from_inside_the_last_length_keeps_earlier_records(kept_of_the_length: int) -> None:
     journal = with_entries(5, 100, every=1)
     start = last_record(journal)
     data = zero(journal.file(), start + kept_of_the_length, journal.size)
@@ -195,11 +199,11 @@ def test_j11_a_first_length_of_minus_one_is_a_named_refusal_or_a_torn_tail() -> 
 @pytest.mark.parametrize(("version", "knows_keys"), [(1, False), (2, False), (3, True), (4, True)])
 def test_j12_ledger_keys_are_in_journals_from_version_3_on(version: int, knows_keys: bool) -> None:
     journal = BookieJournal(1, version)
-    journal.flush(entry_record(1, 0), codec.encode_ledger_key(1, b"k" * 20))
+    journal.flush(entry_record(1, 0), journal_format.encode_ledger_key(1, b"k" * 20))
     records = [
         item.record for item in journal_reader(journal.file(), 1).items() if isinstance(item, StoredRecord)
     ]
-    assert (codec.LedgerKey(1, b"k" * 20) in records) is knows_keys
+    assert (journal_format.LedgerKey(1, b"k" * 20) in records) is knows_keys
     assert (one_journal(journal.file()) is Decision.USE) is knows_keys
 
 
@@ -241,7 +245,7 @@ def test_e32_a_log_without_a_version_has_no_map_and_is_scanned(header: bytes) ->
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])
-def test_e33_a_map_that_disagrees_with_the_header_is_not_believed(count: int) -> None:
+def test_e33_a_map_that_contradicts_the_header_is_not_used(count: int) -> None:
     sealed = four_entries().seal().file()
     doubtful = reader(change(sealed, 16, struct.pack(">i", count)))
     assert isinstance(doubtful.ledgers_map(), Damaged)
@@ -258,7 +262,7 @@ def test_e43_an_entry_is_read_by_its_location_with_or_without_its_ids() -> None:
         assert answer.data == entry_bytes(2, 7)
 
 
-def test_e43_another_entry_at_the_location_is_said_so() -> None:
+def test_e43_another_entry_at_the_location_is_reported() -> None:
     log = Log().add(entry_bytes(1, 0), entry_bytes(2, 7))
     for wanted in ((1, 7), (2, 8)):
         answer = reader(log.file()).read(EntryLocation(0, log.places[1] + 4), wanted)
@@ -266,7 +270,7 @@ def test_e43_another_entry_at_the_location_is_said_so() -> None:
         assert answer.flaw is Flaw.OTHER_ENTRY
 
 
-def test_e43_a_location_where_no_record_begins_is_said_so() -> None:
+def test_e43_a_location_without_a_record_is_reported() -> None:
     opened = reader(Log().add(entry_bytes(1, 0)).seal().file())
     for offset in (0, 4, 1000, 1023, 1027, 5000, 2**32 - 1):
         assert not isinstance(opened.read(EntryLocation(0, offset), (1, 0)), LogEntry), offset
@@ -294,22 +298,22 @@ def test_e43_a_direct_writer_s_log_is_read_by_location_and_by_scan() -> None:
 def test_e43_a_map_of_many_batches_is_read(ledgers: int) -> None:
     sizes = {ledger: 30 + ledger for ledger in range(ledgers)}
     entries_of_that_size = bytes(sum(sizes.values()))
-    data = bytearray(log_codec.encode_header() + entries_of_that_size)
+    data = bytearray(entrylog_format.encode_header() + entries_of_that_size)
     map_offset = len(data)
-    data += b"".join(log_codec.encode_ledgers_map(sizes))
-    seal = log_codec.encode_map_fields(map_offset, ledgers)
+    data += b"".join(entrylog_format.encode_ledgers_map(sizes))
+    seal = entrylog_format.encode_map_fields(map_offset, ledgers)
     data[8 : 8 + len(seal)] = seal
     assert reader(bytes(data)).ledgers_map() == sizes
 
 
-# ── ours, where BookKeeper's tests end ───────────────────────────────────────────────────────────────────
+# ── our own tests beyond BookKeeper's ────────────────────────────────────────────────────────────────────
 
 
 @settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(0, 3000), min_size=0, max_size=4), max_size=5), st.sampled_from([512, 4096])
 )
-def test_whatever_we_write_we_read(groups: list[list[int]], alignment: int) -> None:
+def test_our_own_pages_are_decoded(groups: list[list[int]], alignment: int) -> None:
     journal = OurJournal(1, alignment=alignment, size=1 << 17)
     written: list[bytes] = []
     for sizes in groups:

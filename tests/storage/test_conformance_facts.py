@@ -1,4 +1,4 @@
-"""BookKeeper's own tests of what is said of ledgers, answered by ours: docs/conformance.md has the list."""
+"""Counterparts of BookKeeper's own tests of ledger metadata; docs/conformance.md has the list."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from clients import Client
+from bookie_clients import Client
 from file_index import FileIndexPlace
-from stepped import JOURNAL, LEDGERS, SMALL, Site
+from stepped_store import JOURNAL, LEDGERS, SMALL, Site
+from store_internals import Engine
 
 from recovery.crashlab import FailedSync, Lasting, Refused, Verb, When
-from recovery.founding import Layout
-from recovery.remaking import remake
-from storage.codec import entry as entry_codec
-from storage.codec import entrylog as log_codec
-from storage.codec.digest import master_key
-from storage.entry import DigestType
+from recovery.directory.layout import Layout
+from recovery.opening.rebuild_index import rebuild_index
+from storage.entry import format as entry_format
+from storage.entry.digest import master_key
+from storage.entry.model import DigestType
+from storage.entrylog import format as entrylog_format
 from storage.errors import (
     AnswerUnknown,
     DiskFull,
@@ -29,19 +30,19 @@ from storage.errors import (
     StoreFailed,
     Unauthorized,
 )
-from storage.report import IndexFound
+from storage.open_report import IndexFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from storage.bookie import Bookie
-    from storage.position import JournalPosition
+    from storage.entry.position import JournalPosition
     from storage.store import Store
 
 WRITER = Client()
 WRONG = master_key(b"wrong")
 ORIGIN_START = 20
-"""Where in an entry log's header a bookie has only zeros."""
+"""The range of an entry log's header that is zero in a bookie's log."""
 
 
 def opened() -> tuple[Site, Store, Bookie]:
@@ -56,17 +57,17 @@ def add(bookie: Bookie, writer: Client, *entry_ids: int) -> None:
 
 
 def syncs(site: Site) -> int:
-    """How often a journal was synced."""
+    """Return how often a journal was synced."""
     return sum(operation.verb is Verb.SYNC and ".txn" in operation.path for operation in site.disk.trace)
 
 
-def covered(store: Store) -> JournalPosition:
-    """What a mark taken now would cover."""
-    return store._parts.slot.tables.active.covers_until
+def next_mark(store: Store) -> JournalPosition:
+    """Return the position that a mark written now would have."""
+    return Engine(store).covered_until
 
 
-def remade(site: Site) -> Store:
-    """The store, its index made again."""
+def with_rebuilt_index(site: Site) -> Store:
+    """Return the store with its index rebuilt."""
     site.disk.kill()
     site.remove(f"{LEDGERS}/index")
     store = site.open()
@@ -80,13 +81,13 @@ def remade(site: Site) -> Store:
 def test_j15_a_deferred_add_is_answered_without_a_sync_and_the_mark_stays() -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0)
-    done, mark = len(site.disk.trace), covered(store)
+    done, mark = len(site.disk.trace), next_mark(store)
     bookie.defer(WRITER.entry(1), WRITER.key)
     assert len(site.disk.trace) == done
-    assert covered(store) == mark
+    assert next_mark(store) == mark
     assert not bookie.has(7, 1)
     bookie.force(7)
-    assert covered(store) > mark
+    assert next_mark(store) > mark
     assert bookie.has(7, 1)
 
 
@@ -108,15 +109,15 @@ def test_j18_a_force_is_answered_after_a_sync_and_the_mark_moves() -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0)
     bookie.defer(WRITER.entry(1), WRITER.key)
-    mark, seen = covered(store), list[bool]()
+    mark, seen = next_mark(store), list[bool]()
     site.disk.watch(lambda operation: seen.append(bookie.has(7, 1)))
     bookie.force(7)
     assert (seen, bookie.has(7, 1)) == ([False, False], True)
-    assert covered(store) > mark
+    assert next_mark(store) > mark
     assert [operation.verb for operation in site.disk.trace[-2:]] == [Verb.WRITE, Verb.SYNC]
 
 
-def test_j25_what_is_added_waits_for_its_sync_exactly_if_it_was_not_deferred() -> None:
+def test_j25_an_add_waits_for_its_sync_unless_it_was_deferred() -> None:
     site, _, bookie = opened()
     counts: list[int] = []
     for entry_id, verb in enumerate([bookie.add, bookie.defer, bookie.recover, bookie.defer, bookie.add]):
@@ -154,7 +155,7 @@ def test_j29_an_explicit_confirmation_is_replayed_and_its_packet_verifies(digest
         bookie = site.after_kill().bookie
         packet = bookie.explicit_lac(7)
         assert packet is not None
-        assert entry_codec.decode_lac(packet, writer.digester) == 8
+        assert entry_format.decode_lac(packet, writer.digester) == 8
     site.checkpoint(site.after_kill())
     bookie = site.after_power_cut().bookie
     assert bookie.explicit_lac(7) == writer.packet(8)
@@ -163,7 +164,7 @@ def test_j29_an_explicit_confirmation_is_replayed_and_its_packet_verifies(digest
 # ── D: the ledger storage ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_d45_an_unknown_ledger_is_none_whatever_is_asked() -> None:
+def test_d45_every_question_about_an_unknown_ledger_raises_no_such_ledger() -> None:
     _, store, bookie = opened()
     questions: list[Callable[[], object]] = [
         lambda: bookie.is_fenced(3),
@@ -191,7 +192,7 @@ def test_d45_another_master_key_is_refused_and_the_same_one_is_not() -> None:
     assert bookie.entry_ids(7) == [range(1)]
 
 
-def test_d45_a_ledger_is_fenced_once_read_before_and_behind_a_flush_and_gone_when_it_is_deleted() -> None:
+def test_d45_a_ledger_is_fenced_once_read_before_and_after_a_flush_and_gone_when_it_is_deleted() -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0, 3)
     assert not bookie.is_fenced(7)
@@ -216,30 +217,30 @@ def test_d45_a_ledger_is_fenced_once_read_before_and_behind_a_flush_and_gone_whe
         bookie = store.bookie
 
 
-def test_d46_of_an_entry_that_is_placed_anew_the_new_place_counts() -> None:
+def test_d46_the_new_location_of_an_entry_replaces_the_old_one() -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0, 1, 2)
     site.checkpoint(store)
-    index = store._parts.reading._index
+    index = Engine(store).index
     old = index.find(7, 1)
     assert old is not None
     bookie.add(WRITER.entry(1, b"rewritten"), WRITER.key)
     site.checkpoint(store)
     new = index.find(7, 1)
     assert new not in (None, old)
-    # As a compaction would do it, here back to the first copy.
+    # As a compaction would do it, here with the location of the first copy.
     assert [bookie.read(7, 1) for _ in range(3)] == [WRITER.entry(1, b"rewritten")] * 3
     with index.change() as change:
         change.put(7, [1], [old])
         change.commit(None)
-    store._parts.reading._cache.forget({7})
+    Engine(store).forget_places(7)
     for _ in range(2):
         assert [bookie.read(7, entry_id) for entry_id in range(3)] == [WRITER.entry(one) for one in range(3)]
         bookie = site.after_power_cut().bookie
 
 
 @pytest.mark.parametrize("checkpoints", ["neither", "between", "behind", "both"])
-def test_d49_entries_of_a_ledger_made_again_are_there_and_none_of_the_deleted_one(checkpoints: str) -> None:
+def test_d49_a_recreated_ledger_has_its_own_entries_and_none_of_the_deleted_one(checkpoints: str) -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0, 1, 2)
     if checkpoints in ("between", "both"):
@@ -249,7 +250,11 @@ def test_d49_entries_of_a_ledger_made_again_are_there_and_none_of_the_deleted_on
     bookie.add(another.entry(1, b"of another life"), another.key)
     if checkpoints in ("behind", "both"):
         site.checkpoint(store)
-    reopenings: list[Callable[[], Store]] = [lambda: store, site.after_power_cut, lambda: remade(site)]
+    reopenings: list[Callable[[], Store]] = [
+        lambda: store,
+        site.after_power_cut,
+        lambda: with_rebuilt_index(site),
+    ]
     for reopen in reopenings:
         bookie = reopen().bookie
         assert bookie.entry_ids(7) == [range(1, 2)]
@@ -259,7 +264,7 @@ def test_d49_entries_of_a_ledger_made_again_are_there_and_none_of_the_deleted_on
                 bookie.read(7, entry_id)
 
 
-def test_d50_in_limbo_only_what_is_there_is_told_also_after_a_restart_and_not_behind_it() -> None:
+def test_d50_in_limbo_only_present_entries_are_reported_also_after_a_restart() -> None:
     site, _, bookie = opened()
     add(bookie, WRITER, 0, 2)
     bookie.enter_limbo(7)
@@ -277,7 +282,7 @@ def test_d50_in_limbo_only_what_is_there_is_told_also_after_a_restart_and_not_be
         bookie = site.after_power_cut().bookie
 
 
-def test_d50_in_limbo_a_fence_is_told_and_that_there_is_none_is_not() -> None:
+def test_d50_in_limbo_a_fence_is_reported_but_not_its_absence() -> None:
     site, _, bookie = opened()
     add(bookie, WRITER, 0)
     bookie.enter_limbo(7)
@@ -289,7 +294,7 @@ def test_d50_in_limbo_a_fence_is_told_and_that_there_is_none_is_not() -> None:
 
 
 @pytest.mark.parametrize("checkpoints", [True, False], ids=["checkpointed", "in the journal"])
-def test_d55_of_the_ledgers_around_a_deleted_one_nothing_goes_and_what_comes_later_stays(
+def test_d55_a_delete_keeps_the_neighbouring_ledgers_and_later_entries(
     checkpoints: bool,
 ) -> None:
     site, store, bookie = opened()
@@ -306,7 +311,7 @@ def test_d55_of_the_ledgers_around_a_deleted_one_nothing_goes_and_what_comes_lat
         elif end == "power cut":
             store = site.after_power_cut()
         elif end == "index lost":
-            store = remade(site)
+            store = with_rebuilt_index(site)
         bookie = store.bookie
         assert bookie.entry_ids(7) == [range(9, 10)]
         assert store.ledgers() == [0, 6, 7, 8, (7 << 32) + 7]
@@ -316,7 +321,7 @@ def test_d55_of_the_ledgers_around_a_deleted_one_nothing_goes_and_what_comes_lat
 # ── R: the index made again ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_r75_behind_an_index_made_again_all_is_as_it_was() -> None:
+def test_r75_after_a_rebuild_of_the_index_everything_is_unchanged() -> None:
     site, store, bookie = opened()
     writers = [Client(number, list(DigestType)[number % 4], b"%d" % number) for number in range(8)]
     for writer in writers:
@@ -326,7 +331,7 @@ def test_r75_behind_an_index_made_again_all_is_as_it_was() -> None:
         bookie.set_explicit_lac(writer.ledger_id, writer.packet(3), writer.key)
     site.checkpoint(store)
     for _ in range(2):
-        store = remade(site)
+        store = with_rebuilt_index(site)
         bookie = store.bookie
         assert store.opened.findings == ()
         for writer in writers:
@@ -346,20 +351,20 @@ def test_r75_behind_an_index_made_again_all_is_as_it_was() -> None:
 
 
 def as_a_bookie_leaves_it(site: Site) -> None:
-    """Logs and mark without what is ours in them, and neither index nor rows."""
+    """Remove our own fields from logs and mark, and remove index and rows."""
     site.disk.kill()
     for log in (f"{LEDGERS}/{name}" for name in site.names(LEDGERS, ".log")):
         data = site.bytes_of(log)
-        plain = data[:ORIGIN_START].ljust(log_codec.HEADER_SIZE, b"\0")
-        site.put(log, plain + data[log_codec.HEADER_SIZE :])
+        plain = data[:ORIGIN_START].ljust(entrylog_format.HEADER_SIZE, b"\0")
+        site.put(log, plain + data[entrylog_format.HEADER_SIZE :])
     site.put(f"{LEDGERS}/lastMark", site.bytes_of(f"{LEDGERS}/lastMark")[:16])
     for name in ("index", "ledgers.rows"):
         site.remove(f"{LEDGERS}/{name}")
     layout = Layout(site.disk.root())
-    assert remake(layout, FileIndexPlace(layout.ledgers)).was_a_bookie_s
+    assert rebuild_index(layout, FileIndexPlace(layout.ledgers)).was_imported
 
 
-def test_r76_who_is_found_in_logs_and_journals_is_fenced_if_they_say_so_and_unproven_without_a_key() -> None:
+def test_r76_a_rebuild_finds_fences_in_logs_and_journals_and_ledgers_without_a_key_are_unproven() -> None:
     site, store, bookie = opened()
     fenced, free, unproven = Client(1), Client(2), Client(3)
     add(bookie, unproven, 0)
@@ -369,7 +374,7 @@ def test_r76_who_is_found_in_logs_and_journals_is_fenced_if_they_say_so_and_unpr
         add(store.bookie, writer, 0)
     store.bookie.fence(fenced.ledger_id, fenced.key)
     site.checkpoint(store)
-    assert site.names(JOURNAL, ".txn") == ["2.txn"]  # the third one's key has gone with its journal
+    assert site.names(JOURNAL, ".txn") == ["2.txn"]  # the journal with the third ledger's key was removed
     as_a_bookie_leaves_it(site)
     store = site.open()
     bookie = store.bookie
@@ -414,7 +419,7 @@ def test_k78_a_directory_that_is_not_this_store_s_is_refused_and_nothing_is_chan
 
 
 @DIRECTORIES
-def test_k78_where_a_store_lies_is_not_compared(directory: str) -> None:
+def test_k78_the_path_of_a_store_is_not_compared(directory: str) -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0)
     store.close()
@@ -489,7 +494,7 @@ def test_f80_a_recovery_copies_its_entries_to_a_fenced_ledger() -> None:
         add(bookie, WRITER, 4)
 
 
-def test_f80_an_add_behind_fence_and_delete_makes_another_ledger() -> None:
+def test_f80_an_add_after_fence_and_delete_creates_a_new_ledger() -> None:
     site, _, bookie = opened()
     add(bookie, WRITER, 0)
     bookie.fence(7, WRITER.key)

@@ -1,4 +1,4 @@
-"""BookKeeper's own tests of adding and checkpointing, answered by ours: docs/conformance.md has the list."""
+"""Counterparts of BookKeeper's own tests of adds and checkpoints; docs/conformance.md has the list."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from memory import MemoryFile
-from stepped import JOURNAL, LEDGERS, SMALL, Site, payloads
+from memory_files import MemoryFile
+from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
+from store_internals import Call, Engine
 
 from recovery import open_store
 from recovery.crashlab import FailedSync, Lasting, Refused, Verb, When
-from storage import entrylog_scan
-from storage.codec.survey import EntryVerifier
 from storage.config import StoreConfig
-from storage.entry import Entry
-from storage.entrylog_reader import EntryLogReader, LogEntry
+from storage.entry.digest_inference import EntryVerifier
+from storage.entry.model import Entry
+from storage.entry.position import START, JournalPosition
+from storage.entrylog import scan as entrylog_scan
+from storage.entrylog.reader import EntryLogReader, LogEntry
 from storage.errors import NoSuchEntry, NoSuchLedger, Overloaded, StoreFailed
-from storage.memtable import Memtable, Tables
-from storage.position import START, JournalPosition
+from storage.memtable.table import Memtable
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -40,7 +41,7 @@ def entry(entry_id: int, payload: bytes, ledger_id: int = 1) -> Entry:
 
 
 def entries_of(site: Site, name: str) -> list[tuple[int, int]]:
-    """The ids in an entry log, in their order."""
+    """Return the ids in an entry log, in their order."""
     log_id = int(name.partition(".")[0], 16)
     opened = EntryLogReader(MemoryFile(site.bytes_of(f"{LEDGERS}/{name}")), log_id, EntryVerifier())
     return [item.ids for item in entrylog_scan.items(opened) if isinstance(item, LogEntry)]
@@ -72,22 +73,21 @@ def test_j14_nothing_is_answered_or_readable_before_its_sync_and_the_mark_stays(
     store = site.open()
     ledger = store.ledger(1)
     ledger.append(b"first")
-    covered = store._parts.slot.tables.active.covers_until
+    covered = Engine(store).covered_until
     future = ledger.submit(b"second")
     assert (future.done(), ledger.last_entry_id) == (False, 0)
     seen_at_sync: list[tuple[bool, int | None, JournalPosition]] = []
 
     def look(operation: Operation) -> None:
         if operation.verb is Verb.SYNC:
-            table = store._parts.slot.tables.active
-            seen_at_sync.append((future.done(), ledger.last_entry_id, table.covers_until))
+            seen_at_sync.append((future.done(), ledger.last_entry_id, Engine(store).covered_until))
             assert_missing(ledger, 1)
 
     site.disk.watch(look)
-    site.crew.elapse()
+    site.workers.elapse()
     assert seen_at_sync == [(False, 0, covered)]
     assert (future.result(0), ledger.last_entry_id) == (1, 1)
-    assert store._parts.slot.tables.active.covers_until > covered
+    assert Engine(store).covered_until > covered
 
 
 def test_j17_submitted_and_appended_entries_are_all_answered_in_their_order_after_a_sync() -> None:
@@ -107,10 +107,10 @@ def test_j18_with_nothing_else_to_do_an_add_is_answered_after_a_sync_of_its_own(
     store = site.open()
     store.ledger(1).append(b"first")
     done = len(site.disk.trace)
-    covered = store._parts.slot.tables.active.covers_until
+    covered = Engine(store).covered_until
     store.ledger(1).append(b"alone")
     assert [operation.verb for operation in site.disk.trace[done:]] == [Verb.WRITE, Verb.SYNC]
-    assert store._parts.slot.tables.active.covers_until > covered
+    assert Engine(store).covered_until > covered
 
 
 def test_j22_memory_for_adds_is_bounded_and_every_add_is_answered() -> None:
@@ -119,20 +119,19 @@ def test_j22_memory_for_adds_is_bounded_and_every_add_is_answered() -> None:
     texts = [bytes([number]) * (60 * KIB) for number in range(10)]
     for text in texts:
         store.ledger(1).append(text)
-        site.crew.run()
-        tables = store._parts.slot.tables
-        assert tables.active.size + (tables.frozen.size if tables.frozen else 0) < 70 * KIB
+        site.workers.run()
+        assert sum(Engine(store).table_sizes) < 70 * KIB
     assert payloads(site.after_power_cut(), 1) == texts
 
 
-def test_j22_what_waits_for_a_turn_is_bounded_too() -> None:
+def test_j22_adds_that_wait_for_a_commit_are_bounded() -> None:
     site = Site(replace(SMALL, memtable_size_max=100 * KIB, group_size_max=64 * KIB))
     store = site.open()
-    store._committer.turnstile.flush = lambda: None  # type: ignore[method-assign]  # nobody leads a turn
+    setattr(*Engine(store).at(Call.FLUSH), lambda: None)  # no thread leads a turn
     for _ in range(100):
         with suppress(Overloaded):
             store.ledger(1).submit(b"x" * (10 * KIB))
-    assert 100 * KIB <= store._committer.turnstile.open.load.size < 120 * KIB
+    assert 100 * KIB <= Engine(store).waiting_size < 120 * KIB
 
 
 def test_j26_the_smallest_groups_under_many_writers_are_all_answered(tmp_path: Path) -> None:
@@ -174,7 +173,7 @@ def test_j28_a_journal_is_replayed_until_it_is_checkpointed_and_then_never_again
     assert (site.names(JOURNAL, ".txn"), site.names(LEDGERS, ".log"), site.mark()) == names
 
 
-def test_j28_opening_and_killing_again_and_again_piles_up_nothing() -> None:
+def test_j28_repeated_openings_and_kills_accumulate_nothing() -> None:
     site = Site()
     site.open().ledger(1).append(b"one")
     for _ in range(12):
@@ -187,13 +186,13 @@ def test_j28_opening_and_killing_again_and_again_piles_up_nothing() -> None:
 
 
 def checkpointed(site: Site, store: Store, *texts: bytes) -> list[str]:
-    """The logs after another checkpoint with these entries."""
+    """Return the logs after another checkpoint with these entries."""
     store.ledger(1).append_many(texts)
     site.checkpoint(store)
     return site.names(LEDGERS, ".log")
 
 
-def test_e34_without_a_last_id_logs_go_on_behind_the_highest() -> None:
+def test_e34_without_a_last_id_logs_continue_after_the_highest() -> None:
     site = Site()
     checkpointed(site, site.open(), b"one")
     assert "lastId" not in site.names(LEDGERS)
@@ -202,7 +201,7 @@ def test_e34_without_a_last_id_logs_go_on_behind_the_highest() -> None:
     assert payloads(site.after_kill(), 1) == [b"one", b"two", b"three"]
 
 
-def test_e35_a_last_id_that_is_behind_is_not_believed() -> None:
+def test_e35_a_last_id_that_is_too_small_is_not_used() -> None:
     site = Site()
     for _ in range(4):
         checkpointed(site, site.after_kill(), b"x")
@@ -211,7 +210,7 @@ def test_e35_a_last_id_that_is_behind_is_not_believed() -> None:
     assert checkpointed(site, site.open(), b"x") == ["0.log", "1.log", "2.log", "3.log", "4.log"]
 
 
-def test_e36_the_id_of_a_log_that_is_not_ours_is_passed_over() -> None:
+def test_e36_the_id_of_a_log_that_is_not_ours_is_skipped() -> None:
     site = Site()
     checkpointed(site, site.open(), b"one")
     site.disk.kill()
@@ -242,7 +241,7 @@ LITTLE_LOGS = replace(SMALL, entry_log_size_max=8192, memtable_size_max=1 << 20)
 
 
 def over_many_logs(site: Site) -> Store:
-    """A store whose next checkpoint takes a log for each ledger."""
+    """Return a store whose next checkpoint writes a log for each ledger."""
     store = site.open()
     for number in range(10):
         store.ledger(number).append(b"%5d" % number * 1000)
@@ -255,7 +254,7 @@ def assert_whole(store: Store) -> None:
     ]
 
 
-def test_e41_every_log_of_a_checkpoint_is_durable_before_the_index_says_so() -> None:
+def test_e41_every_log_of_a_checkpoint_is_durable_before_the_index_names_it() -> None:
     site = Site(LITTLE_LOGS)
     store = over_many_logs(site)
     unsynced: set[str] = set()
@@ -285,12 +284,12 @@ def test_e42_the_mark_waits_for_every_log_of_its_checkpoint(nth: int) -> None:
     site.checkpoint(store)
     assert site.mark() == START
     site.disk.mend()
-    site.crew.elapse()
+    site.workers.elapse()
     assert site.mark() > START
     assert_whole(site.after_power_cut())
 
 
-def test_e44_what_is_being_written_to_a_log_is_read_all_the_while() -> None:
+def test_e44_entries_are_readable_while_they_are_written_to_a_log() -> None:
     site = Site()
     store = site.open()
     texts = [b"%4d" % number * 500 for number in range(30)]
@@ -324,7 +323,7 @@ def test_d45_an_entry_is_read_before_and_after_a_checkpoint_and_lac_is_what_the_
 
 
 @pytest.mark.parametrize("checkpoints", ["neither", "between", "begun between", "behind", "both"])
-def test_d47_of_an_id_added_twice_the_second_counts(checkpoints: str) -> None:
+def test_d47_the_second_of_two_entries_with_one_id_counts(checkpoints: str) -> None:
     site = Site()
     store = site.open()
     store.add(entry(0, b"first"))
@@ -332,13 +331,13 @@ def test_d47_of_an_id_added_twice_the_second_counts(checkpoints: str) -> None:
         site.checkpoint(store)
         assert payloads(store, 1) == [b"first"]
     elif checkpoints == "begun between":
-        store._committer.freeze()
+        Engine(store).freeze()
     store.add(entry(0, b"second"))
     if checkpoints in ("behind", "both"):
         site.checkpoint(store)
     assert payloads(store, 1) == [b"second"]
     assert store.ledger(1).read(0) == entry(0, b"second")
-    site.crew.run()
+    site.workers.run()
     assert payloads(store, 1) == [b"second"]
     assert payloads(site.after_power_cut(), 1) == [b"second"]
     site.disk.kill()
@@ -369,7 +368,7 @@ def test_d48_entries_may_come_in_any_order_and_gaps_are_missing(between: str) ->
         list(ledger.entries(1))
 
 
-def test_d51_an_entry_is_there_in_the_table_in_the_frozen_one_in_the_index_and_in_the_cache() -> None:
+def test_d51_an_entry_is_found_in_the_table_the_frozen_table_the_index_and_the_cache() -> None:
     site = Site()
     store = site.open()
     ledger = store.ledger(1)
@@ -384,11 +383,11 @@ def test_d51_an_entry_is_there_in_the_table_in_the_frozen_one_in_the_index_and_i
         stages.append(stage)
 
     look("active")
-    store._committer.freeze()
-    assert store._parts.slot.tables.active.get(1, 3) is None
+    Engine(store).freeze()
+    assert Engine(store).active_table.get(1, 3) is None
     look("frozen")
-    site.crew.run()
-    assert store._parts.slot.tables.get(1, 3) is None
+    site.workers.run()
+    assert Engine(store).frozen_table is None
     for stage in ("index", "cache", "cache again"):
         look(stage)
     assert len(stages) == 5
@@ -397,13 +396,13 @@ def test_d51_an_entry_is_there_in_the_table_in_the_frozen_one_in_the_index_and_i
 def test_d53_with_both_tables_full_and_a_slow_checkpoint_an_add_is_refused_in_time() -> None:
     site = Site(replace(SMALL, memtable_size_max=100 * KIB, throttle_timeout_s=0.01))
     store = site.open()
-    for taken in range(10):  # the crew does not run: no checkpoint ever ends
+    for taken in range(10):  # the workers do not run, so no checkpoint ends
         assert store.ledger(1).append(b"x" * (20 * KIB)) == taken
     with pytest.raises(Overloaded) as caught:
         store.ledger(1).append(b"x" * (20 * KIB))
     assert caught.value.waited_s == 0.01
     assert store.ledger(1).last_entry_id == 9
-    site.crew.run()
+    site.workers.run()
     assert store.ledger(1).append(b"room again") == 10
 
 
@@ -434,11 +433,11 @@ def test_s58_the_mark_is_where_the_table_that_was_written_ended() -> None:
     site = Site()
     store = site.open()
     store.ledger(1).append(b"in the checkpoint")
-    store._committer.freeze()
-    frozen = store._parts.slot.tables.frozen
+    Engine(store).freeze()
+    frozen = Engine(store).frozen_table
     assert frozen is not None
     store.ledger(1).append(b"behind it")
-    site.crew.run()
+    site.workers.run()
     assert site.mark() == frozen.covers_until
     store = site.after_power_cut()
     assert store.opened.records_replayed == 1
@@ -455,9 +454,8 @@ def test_s59_an_older_table_that_is_written_later_moves_no_mark_back_and_the_mar
     store.ledger(1).append(b"y")
     older = Memtable(JournalPosition(1, 4096))
     older.insert(7, 0, [b"\0\0\0\x24" + bytes(7) + b"\x07" + bytes(28)])
-    store._parts.slot.tables = Tables(store._parts.slot.tables.active, older)
-    store._checkpoints.wake()
-    site.crew.run()
+    Engine(store).put_frozen(older)
+    site.workers.run()
     assert (site.mark(), site.trailer().generation) == (mark, 2)
     marked = f"{site.mark().journal_id:x}.txn"
     assert site.names(JOURNAL, ".txn")[0] == marked
@@ -466,12 +464,12 @@ def test_s59_an_older_table_that_is_written_later_moves_no_mark_back_and_the_mar
     )
 
 
-def test_s60_a_new_process_takes_up_the_mark_and_only_moves_it_on() -> None:
+def test_s60_a_new_process_continues_from_the_mark_and_only_advances_it() -> None:
     site = Site()
-    marks = [site.open()._parts.checkpointer.state.mark]
+    marks = [Engine(site.open()).index_state.mark]
     for number in range(5):
         store = site.after_kill()
-        assert store._parts.checkpointer.state.mark == marks[-1]
+        assert Engine(store).index_state.mark == marks[-1]
         store.ledger(1).append(b"%d" % number)
         site.checkpoint(store)
         marks.append(site.mark())
@@ -482,11 +480,11 @@ def test_s61_closing_waits_for_a_checkpoint_under_way_and_without_interval_none_
     site = Site()
     store = site.open()
     store.ledger(1).append_many([b"x" * (10 * KIB)] * 20)
-    site.crew.elapse()
+    site.workers.elapse()
     assert site.mark() == START
-    store._request_checkpoint()
-    site.crew.hands["ledgerstore-checkpoint"].step()
-    site.crew.hands["ledgerstore-checkpoint"].step()
+    Engine(store).request_checkpoint()
+    site.workers.by_name["ledgerstore-checkpoint"].step()
+    site.workers.by_name["ledgerstore-checkpoint"].step()
     assert site.mark() == START
     store.ledger(1).append(b"later")
     store.close()
@@ -499,7 +497,7 @@ def test_s61_closing_waits_for_a_checkpoint_under_way_and_without_interval_none_
 def test_s61_closing_waits_for_the_thread_too(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", StoreConfig(checkpoint_interval_s=None)) as store:
         store.ledger(1).append_many([b"x" * (10 * KIB)] * 500)
-        store._request_checkpoint()
+        Engine(store).request_checkpoint()
     with open_store(tmp_path / "store") as store:
         assert (store.opened.records_replayed, store.ledger(1).last_entry_id) == (0, 499)
 
@@ -511,7 +509,7 @@ def test_s62_a_checkpoint_that_breaks_stops_the_store_and_a_full_disk_does_not()
     site.disk.plant(Refused(When(verb=Verb.WRITE, name="*.log*"), errno.ENOSPC))
     site.checkpoint(store)
     assert store.ledger(1).append(b"two") == 1
-    site.crew.elapse()
+    site.workers.elapse()
     assert site.mark() > START
     site.disk.plant(FailedSync(When(verb=Verb.SYNC, name="index*")))
     site.checkpoint(store)
@@ -528,7 +526,7 @@ def test_s62_a_bug_in_a_checkpoint_stops_the_store_too(monkeypatch: pytest.Monke
     def break_down(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(store._parts.logs, "append", break_down)
+    monkeypatch.setattr(*Engine(store).at(Call.APPEND_TO_LOG), break_down)
     site.checkpoint(store)
     with pytest.raises(StoreFailed) as caught:
         store.ledger(1).append(b"two")
@@ -536,16 +534,16 @@ def test_s62_a_bug_in_a_checkpoint_stops_the_store_too(monkeypatch: pytest.Monke
     assert payloads(site.after_power_cut(), 1) == [b"one"]
 
 
-def test_s63_a_checkpoint_comes_by_itself_and_the_journals_before_it_are_of_no_more_use() -> None:
+def test_s63_a_checkpoint_comes_by_itself_and_the_journals_before_it_are_not_needed() -> None:
     site = Site(replace(SMALL, journal_size=140 * KIB, checkpoint_interval_s=10.0, journal_max_backups=9))
     store = site.open()
     texts = [bytes([number]) * (50 * KIB) for number in range(4)]
     for text in texts:
         store.ledger(1).append(text)
     assert site.mark() == START
-    site.crew.elapse()
-    site.crew.elapse()
-    assert site.mark() == store._parts.slot.tables.active.covers_until
+    site.workers.elapse()
+    site.workers.elapse()
+    assert site.mark() == Engine(store).covered_until
     site.disk.kill()
     before = [
         name

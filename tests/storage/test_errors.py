@@ -1,4 +1,4 @@
-"""The tree of errors: what each says, what it can be caught as, and how it reaches another process."""
+"""The tree of errors: the message of each, its base classes, and that pickling keeps its fields."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import storage
 from storage import errors
 from storage.errors import (
+    AlreadyOpen,
     AnswerUnknown,
     CorruptionError,
     DigestDiffers,
@@ -18,12 +19,14 @@ from storage.errors import (
     DigestUnknown,
     DiskFull,
     EntryTooLarge,
+    EntryTruncated,
     EntryUnreadable,
     ForeignStore,
     ForkedStore,
     InvalidConfig,
     InvalidEntry,
     InvalidFormat,
+    LacBeyondEnd,
     LedgerFenced,
     LedgerUnproven,
     NewerFormat,
@@ -32,6 +35,7 @@ from storage.errors import (
     NotAStore,
     OtherLoop,
     Overloaded,
+    ReentrantCall,
     StoreClosed,
     StoreError,
     StoreFailed,
@@ -42,7 +46,7 @@ from storage.errors import (
 STOPPED = (
     "the store data has stopped writing: what was acknowledged stays readable, and opening it again recovers"
 )
-# Each with its attributes and its sentence.
+# Each error with its attributes and its message.
 SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
     (StoreError("x"), {}, "x"),
     (InvalidEntry("x"), {}, "x"),
@@ -54,7 +58,7 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
     (
         DigestMismatch(42, 7),
         {"ledger_id": 42, "entry_id": 7},
-        "the digest of entry 7 of ledger 42 does not belong to its bytes",
+        "the digest of entry 7 of ledger 42 does not match its bytes",
     ),
     (InvalidFormat("x"), {}, "x"),
     (
@@ -64,12 +68,17 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
     ),
     (NoSuchLedger(42), {"ledger_id": 42}, "there is no ledger 42"),
     (NoSuchEntry(42, 7), {"ledger_id": 42, "entry_id": 7}, "ledger 42 has no entry 7"),
+    (
+        EntryTruncated(42, 7, 9),
+        {"ledger_id": 42, "entry_id": 7, "first_entry_id": 9},
+        "entry 7 of ledger 42 was truncated: its entries begin at 9",
+    ),
     (LedgerFenced(42), {"ledger_id": 42}, "ledger 42 is fenced: it takes no more entries"),
     (Unauthorized(42), {"ledger_id": 42}, "ledger 42 was made with another password"),
     (
         LedgerUnproven(42),
         {"ledger_id": 42},
-        "no journal that is left holds the key of ledger 42: it can be read, and takes no more entries",
+        "no remaining journal holds the key of ledger 42, so the ledger can only be read",
     ),
     (
         DigestDiffers(42, "MAC"),
@@ -79,7 +88,25 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
     (
         DigestUnknown(42),
         {"ledger_id": 42},
-        "nothing tells the digest type of ledger 42: name it with digest=",
+        "the digest type of ledger 42 is not known: pass it as digest=",
+    ),
+    (
+        LacBeyondEnd(42, 9, 7),
+        {"ledger_id": 42, "last_add_confirmed": 9, "last_entry_id": 7},
+        "ledger 42 ends at entry 7, so entry 9 cannot be confirmed",
+    ),
+    (
+        LacBeyondEnd(42, 0, None),
+        {"last_entry_id": None},
+        "ledger 42 has no entry, so entry 0 cannot be confirmed",
+    ),
+    (
+        AlreadyOpen("data/LOCK", 12),
+        {"path": "data/LOCK", "pid": 12},
+        (
+            "data/LOCK is already open in this process, 12: close the store or view that has it open "
+            "(one that was never closed stays open), or use that one"
+        ),
     ),
     (StoreLocked("data/LOCK", 12), {"path": "data/LOCK", "pid": 12}, "data/LOCK is in use by process 12"),
     (
@@ -106,17 +133,22 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
     (
         ForkedStore("data"),
         {"path": "data"},
-        "the store data was opened before a fork: only the process that opened it may use it",
+        "the store data was opened before a fork; only the process that opened it may use it",
+    ),
+    (
+        ReentrantCall("data"),
+        {"path": "data"},
+        "a signal handler must not add to data: its thread is inside an add to it",
     ),
     (
         OtherLoop("data"),
         {"path": "data"},
-        "the store data was opened on another event loop: only there can it be awaited",
+        "the store data was opened on another event loop and can only be awaited there",
     ),
     (
         Overloaded(10.0),
         {"waited_s": 10.0},
-        "both tables are full, and no checkpoint made room in 10 s: nothing was stored",
+        "both tables are full, and no checkpoint made room within 10 s; nothing was stored",
     ),
     (
         StoreFailed("data"),
@@ -131,12 +163,12 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
     (
         AnswerUnknown(42, 7),
         {"ledger_id": 42, "entry_id": 7},
-        "entry 7 of ledger 42 is not here, and may have been: something of this store was lost",
+        "entry 7 of ledger 42 was not found, but may have existed, because a part of this store was lost",
     ),
     (
         AnswerUnknown(42),
         {"ledger_id": 42, "entry_id": None},
-        "ledger 42 is not here, and may have been: something of this store was lost",
+        "ledger 42 was not found, but may have existed, because a part of this store was lost",
     ),
     (
         EntryUnreadable(42, 7, "the digest does not match", "3.log", 4100),
@@ -159,6 +191,15 @@ SAMPLES: list[tuple[StoreError, dict[str, object], str]] = [
         {"file": "5.txn", "offset": 8192, "reason": "the checksum does not match", "finding": "JRN-003"},
         "JRN-003 5.txn@8192: the checksum does not match",
     ),
+    (
+        CorruptionError("5.txn", 0, "missing", "MRK-002"),
+        {"reason": "missing"},
+        (
+            "MRK-002 5.txn@0: missing; a copy of a store that was open while it was copied can look like "
+            "this and is no backup: "
+            "close the store before you copy it, or copy an atomic snapshot of the file system"
+        ),
+    ),
 ]
 NAMES = [type(error).__name__ for error, _, _ in SAMPLES]
 CLASSES = [
@@ -167,7 +208,7 @@ CLASSES = [
 
 
 @pytest.mark.parametrize(("error", "attributes", "sentence"), SAMPLES, ids=NAMES)
-def test_an_error_says_what_it_carries(
+def test_the_message_of_an_error_states_its_fields(
     error: StoreError, attributes: dict[str, object], sentence: str
 ) -> None:
     assert str(error) == sentence
@@ -175,7 +216,7 @@ def test_an_error_says_what_it_carries(
 
 
 @pytest.mark.parametrize(("error", "attributes", "sentence"), SAMPLES, ids=NAMES)
-def test_an_error_reaches_another_process_whole(
+def test_pickling_keeps_an_error_s_type_message_and_fields(
     error: StoreError, attributes: dict[str, object], sentence: str
 ) -> None:
     copy = pickle.loads(pickle.dumps(error))
@@ -191,14 +232,14 @@ def test_no_error_is_left_out_of_these_tests() -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_every_error_has_one_root_a_place_in_the_drawn_tree_and_a_public_name(kind: type[Exception]) -> None:
+def test_every_error_has_one_root_a_line_in_the_drawn_tree_and_a_public_name(kind: type[Exception]) -> None:
     assert issubclass(kind, StoreError)
     tree = errors.__doc__ or ""
     assert kind is StoreError or f"── {kind.__name__} " in tree
     assert getattr(storage, kind.__name__) is kind
 
 
-def test_what_is_missing_is_a_key_error_and_what_is_damaged_never() -> None:
+def test_missing_is_a_key_error_and_damaged_is_not() -> None:
     assert isinstance(NoSuchLedger(1), KeyError)
     assert isinstance(NoSuchEntry(1, 2), KeyError)
     assert not isinstance(EntryUnreadable(1, 2, ""), LookupError)
@@ -214,8 +255,30 @@ def test_a_bad_argument_is_a_value_error() -> None:
     assert isinstance(DigestUnknown(1), ValueError)
 
 
-def test_who_cannot_prove_to_be_the_writer_is_unauthorized() -> None:
+def test_an_unproven_ledger_is_an_authorization_error() -> None:
     assert isinstance(LedgerUnproven(1), Unauthorized)
+
+
+@pytest.mark.parametrize(("error", "attributes", "sentence"), SAMPLES, ids=NAMES)
+def test_args_are_the_fields_in_their_order(
+    error: StoreError, attributes: dict[str, object], sentence: str
+) -> None:
+    del attributes, sentence
+    if error.fields:
+        assert error.args == tuple(getattr(error, name) for name in error.fields)
+        assert repr(error) == f"{type(error).__name__}{error.args!r}".replace(",)", ")")
+
+
+def test_arguments_that_are_left_out_or_named_are_in_args() -> None:
+    assert repr(AnswerUnknown(42)) == "AnswerUnknown(42, None)"
+    assert repr(EntryUnreadable(42, 7, reason="gone", file="3.log")) == (
+        "EntryUnreadable(42, 7, 'gone', '3.log', None)"
+    )
+
+
+def test_an_error_has_no_other_attributes() -> None:
+    assert not hasattr(NoSuchEntry(42, 7), "reason")
+    assert not hasattr(InvalidEntry("x"), "ledger_id")
 
 
 def test_a_full_disk_can_be_caught_as_the_system_s_error() -> None:
@@ -224,7 +287,7 @@ def test_a_full_disk_can_be_caught_as_the_system_s_error() -> None:
     assert full.value.errno == errno.ENOSPC
 
 
-def test_a_failed_store_tells_its_first_error_in_another_process_too() -> None:
+def test_pickling_a_store_failed_keeps_its_cause() -> None:
     failed = StoreFailed("data")
     failed.__cause__ = OSError(errno.EIO, "Input/output error")
     copy = pickle.loads(pickle.dumps(failed))

@@ -7,15 +7,18 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
-from mutations import campaign, campaign_apart
+from random_damage import campaign, campaign_apart
+from sampling import many
 
 MEMORY_MAX = 64 << 20
 
 
+@pytest.mark.sampled
 def test_thousands_of_mutations_are_read_without_a_crash_or_a_large_allocation() -> None:
     tracemalloc.start()
     try:
-        assert campaign(1_500, seed=1) > 1_400
+        count = many(1_500, 100)
+        assert campaign(count, seed=1) > 0.93 * count
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -1,5 +1,5 @@
-"""On every directory a real bookie left: we list exactly what BookKeeper's own readers list, and every
-acknowledged entry is found with its exact bytes."""
+"""Reading directories of real bookies: the same listing as by BookKeeper's own readers, and every
+acknowledged entry with its exact bytes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING, Any
 import fixtures
 import pytest
 
-from storage import entrylog_scan, filenames, lastmark
-from storage.codec import entry as entry_codec
-from storage.codec import entrylog as log_codec
-from storage.codec import journal as journal_codec
-from storage.codec import mark as mark_codec
-from storage.codec.cookie import Cookie
-from storage.codec.digest import DigestCheck, master_key
-from storage.codec.survey import EntryVerifier
-from storage.cookie import load as load_cookie
-from storage.entry import DigestType
-from storage.entrylog_reader import EntryLogReader, LogEntry, LogMap
-from storage.entrylog_scan import Hole
-from storage.journal_reader import JournalReader, StoredRecord
-from storage.journal_scan import Owner, scan
-from storage.outcome import EndOfData
-from storage.position import JournalPosition
-from storage.posix_files import PosixDirectory, open_file
+from storage.checkpoint import mark as last_mark
+from storage.checkpoint import mark_format
+from storage.disk import filenames
+from storage.disk.cookie import load as load_cookie
+from storage.disk.cookie_format import Cookie
+from storage.disk.posix import PosixDirectory, open_file
+from storage.entry import format as entry_format
+from storage.entry.digest import DigestCheck, master_key
+from storage.entry.digest_inference import EntryVerifier
+from storage.entry.model import DigestType
+from storage.entry.position import JournalPosition
+from storage.entry.read_result import EndOfData
+from storage.entrylog import format as entrylog_format
+from storage.entrylog import scan as entrylog_scan
+from storage.entrylog.reader import EntryLogReader, LogEntry, LogMap
+from storage.entrylog.scan import Hole
+from storage.journal import format as journal_format
+from storage.journal.reader import JournalReader, StoredRecord
+from storage.journal.scan import Owner, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +47,9 @@ def verifier(name: str) -> EntryVerifier:
 
 
 def describe_entry(data: bytes, digest_type: DigestType) -> dict[str, Any]:
-    """An entry in the words of the dumps, which could not tell a digest from a payload without the type."""
-    head = entry_codec.decode_head(data)
-    assert isinstance(head, entry_codec.Head)
+    """Format an entry like the dumps, which cannot separate digest and payload without the digest type."""
+    head = entry_format.decode_head(data)
+    assert isinstance(head, entry_format.Head)
     start = 32 + digest_type.width
     described: dict[str, Any] = {
         "ledger": head.ledger_id,
@@ -73,7 +75,7 @@ def journal_lines(path: Path, check: EntryVerifier) -> Iterator[dict[str, Any]]:
     with open_file(path) as file:
         reader = JournalReader(file, number(path))
         scan(reader, check)  # learns the digest types
-        assert isinstance(reader.header, journal_codec.Header)
+        assert isinstance(reader.header, journal_format.JournalHeader)
         common = {"kind": "journal", "file": path.name, "version": reader.header.version}
         records = 0
         for item in reader.items():
@@ -84,7 +86,7 @@ def journal_lines(path: Path, check: EntryVerifier) -> Iterator[dict[str, Any]]:
         yield {
             "kind": "journal_end",
             "file": path.name,
-            "end_position": item.offset + 4,  # where the real reader stands behind the zero length
+            "end_position": item.offset + 4,  # the position of the real reader after the zero length
             "file_size": reader.size,
             "records": records,
         }
@@ -93,19 +95,19 @@ def journal_lines(path: Path, check: EntryVerifier) -> Iterator[dict[str, Any]]:
 def describe_record(item: StoredRecord, check: EntryVerifier) -> dict[str, Any]:
     size = item.end - item.offset - 4
     match item.record:
-        case journal_codec.EntryRecord(ledger_id=ledger_id, data=data):
+        case journal_format.EntryRecord(ledger_id=ledger_id, data=data):
             known = check.digester(ledger_id)
             assert known is not None
             return {"type": "entry"} | describe_entry(data, known.digest_type)
-        case journal_codec.LedgerKey(ledger_id=ledger_id, master_key=key):
-            special = {"type": "master_key", "entry": journal_codec.LEDGER_KEY, "data": key.hex()}
-        case journal_codec.Fence(ledger_id=ledger_id):
-            special = {"type": "fence", "entry": journal_codec.FENCE}
-        case journal_codec.ExplicitLac(ledger_id=ledger_id, packet=packet):
+        case journal_format.LedgerKey(ledger_id=ledger_id, master_key=key):
+            special = {"type": "master_key", "entry": journal_format.LEDGER_KEY, "data": key.hex()}
+        case journal_format.Fence(ledger_id=ledger_id):
+            special = {"type": "fence", "entry": journal_format.FENCE}
+        case journal_format.ExplicitLac(ledger_id=ledger_id, packet=packet):
             known = check.digester(ledger_id)
             assert known is not None
-            lac = entry_codec.decode_lac(packet, known)
-            special = {"type": "explicit_lac", "entry": journal_codec.EXPLICIT_LAC, "data": packet.hex()}
+            lac = entry_format.decode_lac(packet, known)
+            special = {"type": "explicit_lac", "entry": journal_format.EXPLICIT_LAC, "data": packet.hex()}
             special |= {"lac": lac}
         case other:
             raise AssertionError(other)
@@ -128,7 +130,7 @@ def test_entry_logs_list_what_the_real_reader_lists(name: str) -> None:
 def log_lines(path: Path, check: EntryVerifier) -> Iterator[dict[str, Any]]:
     with open_file(path) as file:
         reader = EntryLogReader(file, number(path), check)
-        entrylog_scan.survey(reader)
+        entrylog_scan.learn_digest_types(reader)
         sizes = reader.ledgers_map()
         yield {
             "kind": "entrylog",
@@ -154,14 +156,14 @@ def log_lines(path: Path, check: EntryVerifier) -> Iterator[dict[str, Any]]:
 
 def header_line(header: object) -> dict[str, Any]:
     match header:
-        case log_codec.Header():
+        case entrylog_format.LogHeader():
             return {
                 "magic": "BKLO",
                 "version": header.version,
                 "ledgers_map_offset": header.map_offset,
                 "ledgers_count": header.ledger_count,
             }
-        case log_codec.EmptyLog():
+        case entrylog_format.EmptyLog():
             return {"magic": "\0\0\0\0", "version": 0, "ledgers_map_offset": 0, "ledgers_count": 0}
     raise AssertionError(header)
 
@@ -201,7 +203,7 @@ def entries_anywhere(name: str) -> Iterator[bytes]:
     for path in fixtures.journals(name):
         with open_file(path) as file:
             for item in JournalReader(file, number(path)).items():
-                if isinstance(item, StoredRecord) and isinstance(item.record, journal_codec.EntryRecord):
+                if isinstance(item, StoredRecord) and isinstance(item.record, journal_format.EntryRecord):
                     yield item.record.data
 
 
@@ -224,7 +226,7 @@ def test_every_entry_is_read_back_by_its_location(name: str) -> None:
 
 
 @ALL_SETS
-def test_a_sealed_log_s_map_says_what_a_scan_counts(name: str) -> None:
+def test_a_sealed_log_s_map_equals_the_result_of_a_scan(name: str) -> None:
     for path in fixtures.entry_logs(name):
         with open_file(path) as file:
             reader = EntryLogReader(file, number(path), verifier(name))
@@ -239,11 +241,11 @@ def test_a_sealed_log_s_map_says_what_a_scan_counts(name: str) -> None:
 
 
 @ALL_SETS
-def test_last_marks_and_cookies_say_what_the_manifest_says(name: str) -> None:
+def test_last_marks_and_cookies_match_the_manifest(name: str) -> None:
     ledgers = PosixDirectory(fixtures.bookie(name) / "bookie/ledgers/current")
-    mark = lastmark.load(ledgers)
+    mark = last_mark.load(ledgers)
     expected = fixtures.manifest(name)["last_mark"]["bookie/ledgers/current/lastMark"]
-    assert mark == mark_codec.Mark(JournalPosition(expected["journal_id"], expected["offset"]))
+    assert mark == mark_format.Mark(JournalPosition(expected["journal_id"], expected["offset"]))
     cookie = load_cookie(ledgers)
     assert isinstance(cookie, Cookie)
     assert cookie == load_cookie(PosixDirectory(fixtures.bookie(name) / "bookie/journal/current"))

@@ -1,4 +1,4 @@
-"""Who may open a store, what is no store, and which adds are none: refused by name, and nothing changed."""
+"""Openings and adds that are refused, by which error, and that they change nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import pytest
 from crc32c import crc32c
 
 from recovery import open_store
-from storage import filenames
-from storage.codec import index_state as state_codec
-from storage.codec import mark as mark_codec
+from recovery.audit.faults.running_copy import copy_running
+from storage.checkpoint import mark_format
 from storage.config import StoreConfig
-from storage.entry import ID_MAX, Entry
+from storage.disk import filenames
+from storage.entry.model import ID_MAX, Entry
 from storage.errors import (
     CorruptionError,
     EntryTooLarge,
@@ -35,6 +35,8 @@ from storage.errors import (
     StoreError,
     StoreLocked,
 )
+from storage.index import state_format
+from storage.open_report import IndexFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +57,7 @@ LEDGERS = "ledgers/current"
 
 
 def listing(path: Path) -> dict[str, bytes | None]:
-    """Every name below, with its content: what may not change."""
+    """Return every file below the directory with its content, to check that nothing changes."""
     return {
         str(one.relative_to(path)): one.read_bytes() if one.is_file() else None
         for one in sorted(path.rglob("*"))
@@ -65,17 +67,18 @@ def listing(path: Path) -> dict[str, bytes | None]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store with an entry in its log and one that is only in a journal, as a killed process leaves it."""
+    """Create a store with an entry in its log and one that is only in a journal, as a killed process leaves
+    it."""
     with open_store(tmp_path / "live", QUIET) as store:
         store.ledger(1).append(b"logged")
         store.checkpoint()
         store.ledger(1).append(b"journaled")
-        shutil.copytree(tmp_path / "live", tmp_path / "store")
+        copy_running(tmp_path / "live", tmp_path / "store")
     return tmp_path / "store"
 
 
 def refused(path: Path, kind: type[StoreError]) -> StoreError:
-    """How the store is refused, and that nothing was changed; twice: the first could have left something."""
+    """Return the error that refuses the store, and check that two attempts change nothing."""
     before = listing(path)
     with pytest.raises(kind):
         open_store(path, QUIET)
@@ -87,7 +90,7 @@ def refused(path: Path, kind: type[StoreError]) -> StoreError:
 
 
 def run(script: str, *arguments: object) -> str:
-    """What a process of its own prints."""
+    """Return the output of another process."""
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
         check=False,
@@ -118,7 +121,7 @@ except StoreLocked as error:
 """
 
 
-def test_a_second_process_is_refused_and_told_by_whom(path: Path) -> None:
+def test_the_error_of_a_second_process_names_the_first(path: Path) -> None:
     with open_store(path, QUIET) as store:
         before = listing(path)
         told = run(OPEN, path)
@@ -139,12 +142,14 @@ def test_a_second_opener_in_the_same_process_is_refused(path: Path) -> None:
         assert store.ledger(1).last_entry_id == 2
 
 
-def test_a_refused_opening_gives_the_lock_back(path: Path) -> None:
-    mark = path / LEDGERS / "lastMark"
-    saved = mark.read_bytes()
+def test_a_refused_opening_releases_the_lock(path: Path) -> None:
+    mark, index = path / LEDGERS / "lastMark", path / LEDGERS / "index" / "data.mdb"
+    saved = mark.read_bytes(), index.read_bytes()
     mark.unlink()
+    index.write_bytes(b"?" * len(saved[1]))
     refused(path, CorruptionError)
-    mark.write_bytes(saved)
+    mark.write_bytes(saved[0])
+    index.write_bytes(saved[1])
     with open_store(path, QUIET) as store:
         assert store.ledger(1).last_entry_id == 1
 
@@ -153,7 +158,7 @@ FORK = """
 import os, sys
 from recovery import open_store
 from storage import StoreConfig
-from storage.entry import Entry
+from storage.entry.model import Entry
 from storage.errors import ForkedStore
 path = sys.argv[1]
 store = open_store(path)
@@ -199,7 +204,8 @@ os.waitpid(child, 0)
 """
 
 
-def test_a_fork_is_refused_everything_and_keeps_nothing_locked(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_fork_is_refused_every_call_and_holds_no_lock(tmp_path: Path) -> None:
     wrong, appended, found = run(FORK, tmp_path / "store").splitlines()
     assert wrong == "[]"
     assert appended == "1"
@@ -260,7 +266,7 @@ def test_reading_that_began_before_the_close_ends_with_it(path: Path, verb: str,
         list(found)
 
 
-def test_following_what_is_there_ends_with_the_store(path: Path) -> None:
+def test_following_existing_entries_ends_with_the_store(path: Path) -> None:
     with open_store(path, QUIET) as store:
         store.ledger(1).append_many([b"x" * 4000] * 500)
         store.checkpoint()
@@ -269,7 +275,7 @@ def test_following_what_is_there_ends_with_the_store(path: Path) -> None:
     assert len(list(found)) < 400
 
 
-# ── adds that are none ───────────────────────────────────────────────────────────────────────────────────
+# ── invalid adds ─────────────────────────────────────────────────────────────────────────────────────────
 
 OVERHEAD = 36  # the head of an entry, and its CRC-32C
 
@@ -300,7 +306,7 @@ def test_an_entry_that_is_too_large_is_refused(path: Path, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ADDS)
-def test_the_largest_entry_is_taken(path: Path, verb: str) -> None:
+def test_the_largest_entry_is_accepted(path: Path, verb: str) -> None:
     with open_store(path, QUIET) as store:
         payload = b"x" * (QUIET.entry_size_max - OVERHEAD)
         ADDS[verb](store, payload)
@@ -313,7 +319,7 @@ def test_the_largest_entry_is_taken(path: Path, verb: str) -> None:
     "payload", ["text", 5, None, 1.5, [1, 2], object()], ids=lambda one: type(one).__name__
 )
 @pytest.mark.parametrize("verb", ["append", "append_many", "submit"])
-def test_a_payload_that_is_no_bytes_is_refused(path: Path, verb: str, payload: Any) -> None:
+def test_a_payload_of_another_type_is_refused(path: Path, verb: str, payload: Any) -> None:
     with open_store(path, QUIET) as store:
         with pytest.raises(TypeError):
             ADDS[verb](store, payload)
@@ -321,7 +327,7 @@ def test_a_payload_that_is_no_bytes_is_refused(path: Path, verb: str, payload: A
 
 
 @pytest.mark.parametrize("payloads", [b"bytes", "text", 5], ids=["bytes", "str", "int"])
-def test_many_payloads_are_not_one(path: Path, payloads: Any) -> None:
+def test_a_single_payload_is_not_a_sequence_of_payloads(path: Path, payloads: Any) -> None:
     with open_store(path, QUIET) as store:
         with pytest.raises(TypeError):
             store.ledger(1).append_many(payloads)
@@ -350,7 +356,7 @@ IDS: dict[str, Callable[[Store, int], object]] = {
 
 
 @pytest.mark.parametrize("verb", IDS)
-def test_ids_that_no_file_could_hold_are_refused(path: Path, verb: str) -> None:
+def test_ids_that_no_file_can_hold_are_refused(path: Path, verb: str) -> None:
     with open_store(path, QUIET) as store:
         for number in (-1, -(1 << 63), ID_MAX + 1):
             with pytest.raises(InvalidEntry):
@@ -358,7 +364,7 @@ def test_ids_that_no_file_could_hold_are_refused(path: Path, verb: str) -> None:
         assert_nothing_added(store)
 
 
-def test_the_largest_ids_are_taken(path: Path) -> None:
+def test_the_largest_ids_are_accepted(path: Path) -> None:
     with open_store(path, QUIET) as store:
         store.add(Entry(ID_MAX, ID_MAX, -1, 4, b"last"))
         assert store.ledger(ID_MAX).read(ID_MAX).payload == b"last"
@@ -369,7 +375,7 @@ def test_the_largest_ids_are_taken(path: Path) -> None:
         assert store.ledger(ID_MAX).last_entry_id == ID_MAX
 
 
-def test_missing_entries_and_ledgers_are_told_apart(path: Path) -> None:
+def test_missing_entries_and_missing_ledgers_are_distinguished(path: Path) -> None:
     with open_store(path, QUIET) as store:
         with pytest.raises(NoSuchEntry):
             store.ledger(1).read(2)
@@ -377,10 +383,10 @@ def test_missing_entries_and_ledgers_are_told_apart(path: Path) -> None:
             store.ledger(2).read(0)
         with pytest.raises(NoSuchLedger):
             next(store.ledger(2).entries())
-        assert store.ledgers() == [1]  # asking makes none
+        assert store.ledgers() == [1]  # asking for a ledger creates none
 
 
-# ── what is no store of ours ─────────────────────────────────────────────────────────────────────────────
+# ── directories that are no store of ours ────────────────────────────────────────────────────────────────
 
 
 def test_a_directory_with_other_files_is_no_store(tmp_path: Path) -> None:
@@ -403,7 +409,7 @@ def test_a_directory_in_a_directory_that_is_not_there_is_not_made(tmp_path: Path
 
 @pytest.mark.parametrize("mark", ["its own", "empty", "missing"])
 @pytest.mark.parametrize("name", fixtures.SETS)
-def test_a_bookie_s_directory_that_never_was_ours_is_not_opened_and_told_how(
+def test_a_bookie_s_directory_that_never_was_ours_is_refused_with_advice(
     tmp_path: Path, name: str, mark: str
 ) -> None:
     shutil.copytree(fixtures.bookie(name) / "bookie", tmp_path / "bookie")
@@ -441,7 +447,7 @@ def newer_seal(path: Path) -> None:
 
 
 def newer_record(path: Path) -> None:
-    """The last record of the last sealed group is of a kind that is not known yet."""
+    """Give the last record of the last sealed group a kind that is not known yet."""
     journal = newest_journal(path)
     data = bytearray(journal.read_bytes())
     last = data.rindex(b"LSSL")
@@ -456,7 +462,7 @@ def newer_mark(path: Path) -> None:
     mark = path / LEDGERS / "lastMark"
     data = bytearray(mark.read_bytes())
     struct.pack_into(">I", data, 20, 2)
-    struct.pack_into(">I", data, mark_codec.SIZE - 4, crc32c(bytes(data[:-4])))
+    struct.pack_into(">I", data, mark_format.SIZE - 4, crc32c(bytes(data[:-4])))
     mark.write_bytes(data)
 
 
@@ -470,8 +476,8 @@ def newer_index(path: Path) -> None:
         states = environment.open_db(b"state")
         with environment.begin(states, write=True) as transaction:
             [(key, value)] = list(transaction.cursor())
-            assert value[1] == state_codec.VERSION
-            body = value[:1] + bytes([state_codec.VERSION + 1]) + value[2:-4]
+            assert value[1] in (1, state_format.VERSION)  # the oldest version that has what the index says
+            body = value[:1] + bytes([state_format.VERSION + 1]) + value[2:-4]
             transaction.put(key, body + struct.pack(">I", crc32c(body)))
 
 
@@ -487,7 +493,7 @@ NEWER: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("what", NEWER)
-def test_what_a_newer_version_wrote_is_left_alone(path: Path, what: str) -> None:
+def test_an_index_of_a_newer_version_is_not_changed(path: Path, what: str) -> None:
     NEWER[what](path)
     assert "newer version" in str(refused(path, NewerFormat))
 
@@ -496,7 +502,9 @@ def test_what_a_newer_version_wrote_is_left_alone(path: Path, what: str) -> None
 
 
 @pytest.mark.parametrize("lost", ["journal", JOURNAL, "journal/current/*", "journal/current/VERSION"])
-def test_a_lost_journal_directory_is_another_disk_or_one_not_mounted(path: Path, lost: str) -> None:
+def test_the_error_of_a_lost_journal_directory_suggests_a_disk_that_is_not_mounted(
+    path: Path, lost: str
+) -> None:
     for one in list(path.glob(lost)):
         shutil.rmtree(one) if one.is_dir() else one.unlink()
     assert "VERSION" in str(refused(path, NotAStore))
@@ -509,15 +517,26 @@ def test_a_lost_ledger_directory_is_no_new_store(path: Path, lost: str) -> None:
     refused(path, StoreError)
 
 
-def test_directories_of_two_stores_are_not_one(path: Path, tmp_path: Path) -> None:
+def test_the_directories_of_two_stores_are_refused(path: Path, tmp_path: Path) -> None:
     open_store(tmp_path / "other", QUIET).close()
     shutil.rmtree(path / "journal")
     shutil.copytree(tmp_path / "other" / "journal", path / "journal")
     assert "different stores" in str(refused(path, NotAStore))
 
 
-def test_a_lost_mark_is_no_new_store(path: Path) -> None:
+def test_a_lost_mark_is_written_again_from_the_index(path: Path) -> None:
+    mark = path / LEDGERS / "lastMark"
+    before = mark.read_bytes()
+    mark.unlink()
+    with open_store(path, QUIET) as store:
+        assert store.opened.index is IndexFound.AHEAD
+        assert list(store.ledger(1).payloads()) == [b"logged", b"journaled"]
+    assert mark.stat().st_size == len(before)
+
+
+def test_without_mark_and_index_a_store_is_no_new_store(path: Path) -> None:
     (path / LEDGERS / "lastMark").unlink()
+    (path / LEDGERS / "index" / "data.mdb").write_bytes(b"?" * 8192)
     found = refused(path, CorruptionError)
     assert isinstance(found, CorruptionError)
     assert (found.file, found.finding) == ("lastMark", "MRK-001")
@@ -533,11 +552,11 @@ def test_a_lost_journal_is_named(path: Path) -> None:
 
 def test_a_lost_journal_that_only_the_mark_s_trailer_names_is_named(path: Path) -> None:
     mark = path / LEDGERS / "lastMark"
-    found = mark_codec.decode(mark.read_bytes())
-    assert isinstance(found, mark_codec.Mark)
+    found = mark_format.decode(mark.read_bytes())
+    assert isinstance(found, mark_format.Mark)
     assert found.trailer is not None
     newer = replace(found.trailer, newest_journal=int(newest_journal(path).stem, 16) + 1)
-    mark.write_bytes(mark_codec.encode(replace(found, trailer=newer)))
+    mark.write_bytes(mark_format.encode(replace(found, trailer=newer)))
     refusal = refused(path, CorruptionError)
     assert isinstance(refusal, CorruptionError)
     assert (refusal.file, refusal.finding) == (f"{newer.newest_journal:x}.txn", "MRK-002")

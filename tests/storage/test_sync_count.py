@@ -1,4 +1,4 @@
-"""What an acknowledgement costs: one sync of the journal for a group, and none of anything else."""
+"""The cost of an acknowledgement: one sync of the journal for a group, and no sync of another file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from stepped import JOURNAL, Site
+from stepped_store import JOURNAL, Site
 
 from recovery.crashlab import SimulatedDisk, Verb
-from recovery.crashlab.trace import SYNCING
-from storage import DiskFull, StoreConfig, filenames
-from storage.filenames import FileKind
+from recovery.crashlab.model.operations import SYNCING
+from storage import DiskFull, StoreConfig
+from storage.disk import filenames
+from storage.disk.filenames import FileKind
 
 if TYPE_CHECKING:
     from storage.ledger import Ledger
@@ -33,8 +34,8 @@ def is_journal(path: str) -> bool:
 
 
 def syncs_since(site: Site, start: int) -> Counter[str]:
-    """How often a journal was synced that had its name by then, and how often anything else."""
-    # A handle is called by the name it was created under: that of the draft.
+    """Return how often a journal that had its name was synced, and how often anything else."""
+    # A handle is called by the name under which it was created, which is the draft's.
     named: set[str] = set()
     found: Counter[str] = Counter()
     for number, one in enumerate(site.disk.trace):
@@ -52,7 +53,7 @@ def add_batches(ledger: Ledger, count: int) -> None:
 
 def test_a_thousand_appends_are_a_thousand_syncs_of_the_journal(site: Site) -> None:
     ledger = site.open().ledger(1)
-    ledger.append(PAYLOAD)  # the first one makes the journal
+    ledger.append(PAYLOAD)  # the first add creates the journal
     start = len(site.disk.trace)
     for _ in range(1000):
         ledger.append(PAYLOAD)
@@ -75,12 +76,12 @@ def test_a_roll_to_a_new_journal_costs_four_syncs_more(site: Site) -> None:
         ledger.append(PAYLOAD)
     names = site.names(JOURNAL, ".txn")
     assert len(names) == 3
-    # The zeros of each, and its name; the mark that announces it, and that one's name.
+    # For each journal: its zeros, its name, the mark that announces it, and the mark's name.
     assert syncs_since(site, start) == {"journal": appends, "else": 4 * len(names)}
 
 
 def test_each_journal_is_twice_as_large_until_the_size_that_was_set() -> None:
-    """A writer that is faster than the filling would otherwise roll at every other group."""
+    """Otherwise a writer that is faster than the preallocation would roll at every other group."""
     site = Site(LARGE_TABLE)
     ledger = site.open().ledger(1)
     add_batches(ledger, 40)
@@ -93,6 +94,8 @@ def test_after_a_full_disk_a_smaller_journal_is_asked_for() -> None:
     ledger = site.open().ledger(1)
     with pytest.raises(DiskFull):
         add_batches(ledger, 40)
-    assert len(site.names(JOURNAL, ".txn")) == 3  # of 1, 2 and 4 MiB: there was no room for one of 8
+    assert (
+        len(site.names(JOURNAL, ".txn")) == 3
+    )  # of 1, 2 and 4 MiB, because there was no room for one of 8 MiB
     add_batches(ledger, 1)
     assert len(site.names(JOURNAL, ".txn")) == 4

@@ -1,7 +1,6 @@
 """`make audit-demo`: three stores that share ledgers, damaged in several ways, and the audit that finds it.
 
-Where there is no Spark, or no Java for it, the audit runs on this machine's processes, and says so.
-"""
+If Spark or Java is missing, the audit runs in processes of this machine, and prints that."""
 
 from __future__ import annotations
 
@@ -14,12 +13,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from recovery import open_store
-from recovery.shell.exits import Exit
+from recovery.audit.faults.running_copy import copy_running
+from recovery.shell.exit_codes import Exit
 from recovery.shell.main import cli
 from storage import StoreConfig
-from storage.codec import entry
-from storage.codec.digest import digester, master_key
-from storage.entry import DigestType, Entry
+from storage.entry import format as entry_format
+from storage.entry.digest import digester, master_key
+from storage.entry.model import DigestType, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,14 +32,14 @@ CONFIG = StoreConfig(
     memtable_size_max=8 * MIB, entry_log_size_max=8 * MIB, journal_size=16 * MIB, index_size_max=1 << 30
 )
 SHARED = {101: (9_000, 1000), 102: (6_000, 1400), 103: (3_000, 2500)}
-"""Ledgers on all three stores, two copies of each entry: how many entries, and of how many bytes."""
+"""Ledgers with two copies of each entry on three stores: the number of entries and their size in bytes."""
 OWN = {201: (4_000, 1200), 202: (1_500, 3000), 203: (9_000, 200), 204: (700, 5000), 205: (60, 100)}
-"""Ledgers of one store alone."""
+"""Ledgers of which only one store has entries."""
 DELETED, WITHOUT_DIGEST = 202, 205
 LOST = range(4_300, 4_360)
-"""Entries of ledger 102 that never came to the last store."""
+"""Entries of ledger 102 that the last store never got."""
 DIFFERENT = 1_234
-"""An entry of ledger 103 that was written twice, to one store like this and to the other like that."""
+"""An entry of ledger 103 that was written with different payloads to two stores."""
 BATCH = 500
 UNCHECKPOINTED = b"not yet in any entry log"
 
@@ -58,7 +58,7 @@ def main() -> None:
     try:
         cli.main(["audit", *arguments(place)], prog_name="ledgerstore")
     except SystemExit as ended:
-        # That something is wrong with these stores is what is to be shown.
+        # Exit code 1 (findings) is expected, because the stores are damaged on purpose.
         sys.exit(0 if ended.code == Exit.FINDINGS else ended.code)
 
 
@@ -85,7 +85,7 @@ def spark_can_run() -> bool:
 
 
 def build(path: Path, number: int, running: Path) -> None:
-    """A third of a cluster, some fifty megabytes, as a kill would leave it."""
+    """Make one of three stores, some fifty megabytes, with the files that a kill would leave."""
     with open_store(running, CONFIG) as store:
         for ledger_id in SHARED:
             shared(store, number, ledger_id)
@@ -94,13 +94,13 @@ def build(path: Path, number: int, running: Path) -> None:
         store.ledger(DELETED + 1000 * number).delete()
         for _ in range(3):
             store.ledger(301 + number).append_many([UNCHECKPOINTED] * 50)
-        # Nothing is under way: what the files are now is what they would be after a kill.
-        shutil.copytree(running, path)
+        # Nothing is running, so the files are now what they would be after a kill.
+        copy_running(running, path)
     shutil.rmtree(running)
 
 
 def shared(store: Store, number: int, ledger_id: int) -> None:
-    """This store's copies, as a bookie is sent them."""
+    """Yield this store's copies in the order in which a bookie would get them."""
     count, size = SHARED[ledger_id]
     protected = digester(DigestType.CRC32C)
     for entry_id in range(count):
@@ -108,7 +108,7 @@ def shared(store: Store, number: int, ledger_id: int) -> None:
             words = Entry(
                 ledger_id, entry_id, entry_id - 1, size * (entry_id + 1), payload(number, ledger_id, entry_id)
             )
-            store.bookie.defer(entry.encode(words, protected), master_key(b""))
+            store.bookie.defer(entry_format.encode(words, protected), master_key(b""))
     store.bookie.force(ledger_id)
 
 
@@ -136,7 +136,7 @@ def own(store: Store, number: int) -> None:
 
 
 def ensembles() -> dict[str, object]:
-    """What a cluster's metadata would say."""
+    """Return the ensembles that a cluster's metadata would contain."""
     segments = [{"first_entry": 0, "stores": list(NAMES)}]
     shared = {
         str(ledger_id): {"write_quorum": 2, "ack_quorum": 2, "last_entry": count - 1, "segments": segments}
@@ -149,7 +149,7 @@ def ensembles() -> dict[str, object]:
 
 
 def damaged(place: Path) -> Iterator[str]:
-    """Breaks the stores, and says how."""
+    """Damage the stores, and yield a line for each damage."""
     first, second, third = (place / name for name in NAMES)
     logs = sorted(second.glob("ledgers/current/*.log"), key=lambda path: int(path.stem, 16))
     change(logs[0], 3_000_000, lambda byte: bytes([byte[0] ^ 0x10]))
@@ -164,7 +164,7 @@ def damaged(place: Path) -> Iterator[str]:
         file.truncate(newest.stat().st_size - 300_000)
     yield f"the last 300,000 bytes of {newest} cut off"
     (third / "ledgers/current/notes.txt").write_text("who put this here?\n")
-    yield "a file in bk3 that nobody knows"
+    yield "an unknown file in bk3"
     yield f"{len([one for one in LOST if 2 in places(one)])} entries of ledger 102 never came to bk3"
     yield f"entry {DIFFERENT} of ledger 103 differs between its two copies"
 

@@ -1,4 +1,4 @@
-"""Reports of audits that never were: facts of any shape, and findings of every kind."""
+"""Made-up audit reports: facts of any shape, and findings of every kind."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recovery.audit.inspected import AuditReport, Check, Coverage, StoreReport
-from recovery.audit.replicas import ReplicaReport
-from recovery.verify.catalogue import KINDS
-from recovery.verify.facts import IndexFacts, LogFacts, NotLookedAt, Owner, StoreFacts
-from recovery.verify.finding import order
-from recovery.verify.parts import JournalPart
-from recovery.verify.replica_rules import Coverage as Copies
-from recovery.verify.replica_rules import Share
-from recovery.verify.runs import RUN
-from storage import filenames
-from storage.codec.entrylog import EmptyLog
-from storage.codec.mark import Mark
-from storage.index_state import IndexState
-from storage.journal_scan import JournalScan
-from storage.position import JournalPosition
+from recovery.audit.findings.catalogue import KINDS
+from recovery.audit.findings.finding import order
+from recovery.audit.model.audit_report import (
+    AuditReport,
+    Check,
+    CopyCounts,
+    ReadCoverage,
+    ReplicaReport,
+    StoreReport,
+    StoreShare,
+)
+from recovery.audit.model.runs import RUN
+from recovery.audit.model.scan_results import JournalPart
+from recovery.audit.model.store_facts import DirectoryOwner, IndexFacts, IndexNotRead, LogFacts, StoreFacts
+from storage.checkpoint.mark_format import Mark
+from storage.disk import filenames
+from storage.entry.position import JournalPosition
+from storage.entrylog.format import EmptyLog
+from storage.index.state import IndexState
+from storage.journal.scan import JournalScan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from recovery.verify.finding import Finding
+    from recovery.audit.findings.finding import Finding
 
 JOURNAL = 0x1A1ED5A57FA
 MIB = 1 << 20
 
 
 def runs(rows: Iterable[tuple[int, int, int, int, int]]) -> np.ndarray[Any, Any]:
-    """From (file, ledger, first, last, size)."""
+    """Make runs from tuples (file, ledger, first, last, size)."""
     made = [
         (f, ledger, 1, first, last, last - first + 1, size, 1, 2, 0) for f, ledger, first, last, size in rows
     ]
@@ -41,7 +46,7 @@ def runs(rows: Iterable[tuple[int, int, int, int, int]]) -> np.ndarray[Any, Any]
 
 
 def log(log_id: int, file_size: int, ledgers: Sequence[tuple[int, int]], **other: Any) -> LogFacts:
-    """From (ledger, bytes)."""
+    """Make a log from pairs (ledger, bytes)."""
     rows = runs((log_id, ledger, 100 * log_id, 100 * log_id + 99, size) for ledger, size in ledgers)
     return LogFacts(log_id=log_id, file_size=file_size, header=EmptyLog(), runs=rows, **other)
 
@@ -56,28 +61,29 @@ def store(
     logs: Sequence[LogFacts] = (),
     found: Sequence[Finding] = (),
     *,
-    owner: Owner = Owner.OURS,
+    owner: DirectoryOwner = DirectoryOwner.OURS,
     checks: Sequence[Check] = (),
     not_covered: Sequence[str] = (),
     journals: int = 2,
     is_live: bool = False,
 ) -> StoreReport:
-    """One store: the index of ours has what the logs have."""
+    """Make one store whose index agrees with its logs."""
     both = [log.runs for log in logs]
     rows = np.concatenate(both) if both else runs(())
     entries = int(rows["count"].sum())
-    index = IndexFacts(IndexState(), rows, entries) if owner is Owner.OURS else NotLookedAt()
+    index = IndexFacts(IndexState(), rows, entries) if owner is DirectoryOwner.OURS else IndexNotRead()
     parts = tuple(journal(JOURNAL + number, 64 * MIB) for number in range(journals))
     facts = StoreFacts(
         store=path,
         owner=owner,
         mark=Mark(JournalPosition(JOURNAL, 20 * MIB), None),
+        replay_from=JournalPosition(JOURNAL, 20 * MIB),
         logs=tuple(logs),
         journals=parts,
         index=index,
     )
     size = sum(one.file_size for one in logs) + sum(one.file_size for one in parts)
-    coverage = Coverage(
+    coverage = ReadCoverage(
         files=len(logs) + journals + 4,
         bytes=size,
         entries=entries,
@@ -94,7 +100,7 @@ def store(
         facts=facts,
         coverage=coverage,
         checks=tuple(checks),
-        live_sizes=_live(logs, found) if owner is Owner.OURS else None,
+        live_sizes=_live(logs, found) if owner is DirectoryOwner.OURS else None,
         seconds=3.4,
     )
 
@@ -106,7 +112,7 @@ def _live(logs: Sequence[LogFacts], found: Sequence[Finding]) -> dict[int, int]:
 
 
 def report(*stores: StoreReport, **other: Any) -> AuditReport:
-    """What an audit of them comes to."""
+    """Return the report of an audit of these stores."""
     size = sum(one.coverage.bytes for one in stores)
     return AuditReport(
         **{
@@ -140,14 +146,14 @@ def ledgers(count: int, seed: int = 1) -> list[tuple[int, int]]:
 
 
 def sound() -> AuditReport:
-    """Nothing found."""
+    """A report without findings."""
     checks = [Check(one.id, one.title, "passed") for one in CHECKS[:-1]]
     logs = [log(number, 64 * MIB, ledgers(12, number)) for number in range(6)]
     return report(store(logs=logs, checks=checks))
 
 
-def damaged(path: str = "/data/store", owner: Owner = Owner.OURS) -> StoreReport:
-    """A bit of everything."""
+def damaged(path: str = "/data/store", owner: DirectoryOwner = DirectoryOwner.OURS) -> StoreReport:
+    """A report with some findings of each kind."""
     logs = [log(number, (64 - 7 * number) * MIB, ledgers(60, number)) for number in range(6)]
     logs.append(log(6, 9 * MIB, ledgers(9, 6), is_active=True))
     txn = filenames.journal(JOURNAL + 1)
@@ -196,17 +202,19 @@ def damaged(path: str = "/data/store", owner: Owner = Owner.OURS) -> StoreReport
     logs[0] = log(0, 64 * MIB, ledgers(60, 0), unverified={13: 600})
     logs[0].runs["bad"][1] = 1
     uncovered = (
-        ["6.log behind byte 4,812,032: it was being written"] if owner is Owner.OURS else ["the index"]
+        ["6.log after byte 4,812,032: it was being written"]
+        if owner is DirectoryOwner.OURS
+        else ["the index"]
     )
     return store(path, logs, found, owner=owner, checks=CHECKS, not_covered=uncovered, is_live=True)
 
 
 def several() -> AuditReport:
-    return report(damaged("/data/one"), damaged("/data/bookie two", Owner.BOOKIE), *sound().stores)
+    return report(damaged("/data/one"), damaged("/data/bookie two", DirectoryOwner.BOOKIE), *sound().stores)
 
 
 def replicated() -> AuditReport:
-    """Three stores that share ledgers, two copies of each entry, and some that lack one."""
+    """A report on three stores with two copies of each entry; some entries lack a copy."""
     names = ("bk1", "bk2", "bk3")
     parts = [store(f"/data/{name}", [log(0, 50 * MIB, ledgers(20, 3))], checks=CHECKS[:-1]) for name in names]
     found = [
@@ -223,24 +231,24 @@ def replicated() -> AuditReport:
     compared = ReplicaReport(
         findings=tuple(found),
         ledgers=(
-            Copies(7, is_open=False, copies=(0, 100, 4900)),
-            Copies(8, is_open=True, copies=(0, 0, 20_000)),
-            Copies(9, is_open=False, copies=(3, 250, 8000)),
+            CopyCounts(7, is_open=False, copies=(0, 100, 4900)),
+            CopyCounts(8, is_open=True, copies=(0, 0, 20_000)),
+            CopyCounts(9, is_open=False, copies=(3, 250, 8000)),
         ),
         stores={
-            "bk1": Share(22_000, 22_000, 0),
-            "bk2": Share(22_100, 21_747, 0),
-            "bk3": Share(22_050, 22_050, 9),
+            "bk1": StoreShare(22_000, 22_000, 0),
+            "bk2": StoreShare(22_100, 21_747, 0),
+            "bk3": StoreShare(22_050, 22_050, 9),
         },
         paths={name: f"/data/{name}" for name in names},
-        drilled=(7, 9),
+        compared_by_entry=(7, 9),
         not_covered=("bk2: 1 ledger that no ensemble names",),
     )
     return report(*parts, replicas=compared, findings=tuple(found))
 
 
 def large(findings: int = 10_000, logs: int = 1500, ledgers_each: int = 70) -> AuditReport:
-    """More of everything than a page can show."""
+    """A report with more of everything than a page can show."""
     random = Random(5)
     many = [log(number, 64 * MIB, ledgers(ledgers_each, number)) for number in range(logs)]
     found = [

@@ -1,9 +1,8 @@
-"""Undamaged stores of many shapes, ours and real bookies': each is made once in a run of the tests."""
+"""Undamaged stores of many shapes, ours and real bookies'. Each is made once in a test run."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -15,11 +14,12 @@ import fixtures
 from recovery import open_store
 from recovery.audit.faults import samples
 from recovery.audit.faults.chart import chart_of
-from recovery.crashlab.history import Ctx
-from recovery.proving.opened import STORE
+from recovery.audit.faults.running_copy import copy_running
+from recovery.crashlab.record.history import Ctx
+from recovery.proving.store_under_test import STORE
 from recovery.proving.workloads import WORKLOADS
 from storage.config import StoreConfig
-from storage.entry import DigestType
+from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ _LARGE = StoreConfig(
 
 
 def _large(root: Path) -> None:
-    """A log of several of the pieces in which logs are read, and entries that lie across their ends."""
+    """A log larger than one read chunk, with entries that cross the ends of chunks."""
     dice = Random(5)
     with open_store(root, _LARGE) as store:
         for number in range(28):
@@ -51,7 +51,8 @@ def _large(root: Path) -> None:
 
 
 def _aligned(root: Path) -> None:
-    """Records that fill a block exactly: a block of another place frames and verifies wherever it is put."""
+    """Records that fill a block exactly, so that a block that is moved to another place still frames and
+    verifies."""
     dice = Random(6)
     with open_store(root, samples.CONFIG) as store:
         for _ in range(3):
@@ -61,7 +62,7 @@ def _aligned(root: Path) -> None:
 
 
 def _unprotected(root: Path) -> None:
-    """Nothing but ledgers that no digest protects."""
+    """A store in which no ledger has a digest."""
     dice = Random(7)
     with open_store(root, samples.CONFIG) as store:
         for ledger_id in (1, 2, 3):
@@ -73,29 +74,29 @@ def _unprotected(root: Path) -> None:
 
 
 def _tiny(root: Path) -> None:
-    """Two entries."""
+    """A store with two entries."""
     with open_store(root, samples.CONFIG) as store:
         store.ledger(1).append_many([b"", b"x"])
 
 
 def _unsynced(root: Path) -> None:
-    """Killed before any checkpoint: everything is in the journal."""
+    """A store that was killed before its first checkpoint, so that everything is in the journal."""
     running = root.with_name(f"{root.name}-running")
     dice = Random(8)
     with open_store(running, samples.CONFIG) as store:
         for number in range(30):
             store.ledger(number % 4).append_many([dice.randbytes(dice.randrange(400)) for _ in range(3)])
-        shutil.copytree(running, root)
+        copy_running(running, root)
 
 
 def _killed_twice(root: Path) -> None:
-    """Opened again behind a kill, and killed again: a chain of journals."""
+    """A store that was killed, opened and killed again, so that it has a chain of journals."""
     first, running = (root.with_name(f"{root.name}-{name}") for name in ("first", "running"))
     samples.build_killed(first, 3, running)
     with open_store(first, samples.CONFIG) as store:
         for number in range(12):
             store.ledger(number % 3 + 1).append(b"behind the first kill %d" % number)
-        shutil.copytree(first, root)
+        copy_running(first, root)
 
 
 def _killed(root: Path) -> None:
@@ -132,7 +133,7 @@ NAMES = (*OURS, *BOOKIES)
 
 @cache
 def store(name: str) -> Path:
-    """The store's directory. It is never changed: copies share its files."""
+    """Return the store's directory. Do not change it, because copies share its files."""
     if name in BOOKIES:
         return fixtures.bookie(name) / "bookie"
     root = Path(_BUILT.name) / name.replace(": ", "-").replace(" ", "-")
@@ -141,17 +142,17 @@ def store(name: str) -> Path:
 
 
 def passwords(name: str) -> dict[int, bytes]:
-    """What a reader needs for its MACs."""
+    """Return the passwords that a reader needs to verify MAC digests."""
     return fixtures.passwords(name) if name in BOOKIES else dict(samples.PASSWORDS)
 
 
 @cache
 def chart(name: str) -> Chart:
-    """The truth of it, for who knows the passwords."""
+    """Return the store's true content for a reader that has the passwords."""
     return chart_of(store(name), passwords(name))
 
 
 @cache
 def blind_chart(name: str) -> Chart:
-    """The same for who knows none."""
+    """Return the store's true content for a reader without passwords."""
     return chart_of(store(name))

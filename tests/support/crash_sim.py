@@ -1,14 +1,18 @@
-"""The crash simulation of the real store: every durable operation of seeded workloads, every fate, no loss.
+"""The crash simulation of the real store: crash seeded workloads at every durable operation, in every way.
 
-    python tests/support/crash_sim.py                 all of it, as `make crash-sim` does
+    python tests/support/crash_sim.py                 everything, as `make crash-sim` does
     python tests/support/crash_sim.py quick           less than half of it, as CI does
     python tests/support/crash_sim.py workload 17     one workload again, as a violation names it
     python tests/support/crash_sim.py history 17      one random history again
+    python tests/support/crash_sim.py compaction 17   one random history with moves and removals again
+    python tests/support/crash_sim.py compacted 17    one workload with moves and removals again
+    python tests/support/crash_sim.py truncation 17   one random history with truncations too again
+    python tests/support/crash_sim.py truncated 17    one workload with truncations too again
 
-A workload is run once; before each of its operations the disk is kept, with what was promised by then. Each
-is then cut in every way that matters and killed, and what is left is opened, read, cut again, added to, and
-opened once more. A disk that has been seen is not opened again, and not counted again.
-"""
+A workload runs once. Before each of its operations a copy of the disk is kept, with what was promised by
+then. Each copy is then subjected to a kill and to power cuts in every way that matters. The resulting disk is
+opened, read, cut again, added to, and opened once more. A disk that was seen before is not opened or counted
+again."""
 
 from __future__ import annotations
 
@@ -23,28 +27,26 @@ from os import cpu_count
 from random import Random
 from typing import TYPE_CHECKING
 
-from file_index import FileIndex, FileIndexPlace
-from promises import Seen, difference, glance, look
-from simulated_store import Broken, Trouble, World, random_fault, sit_down
+from collecting_world import CollectingWorld, index_is_ahead, torn_headers
+from simulated_store import PromiseBroken, Trouble, World, open_session, random_fault
+from store_internals import Engine
+from store_promises import ObservedStore, difference, glance, look
+from truncating_world import TruncatingWorld
 
 from recovery.crashlab import FailedSync, KeepAll, LoseAll, Pages, RandomFate, Stopped, Tearing, Verb, When
-from recovery.founding import Layout
-from recovery.lineage import read_header
-from storage import filenames, lastmark
-from storage.codec.mark import Mark
-from storage.entry_logs import log_ids
+from recovery.directory.layout import Layout
+from storage.disk import filenames
 from storage.errors import StoreError
-from storage.outcome import Damaged
-from storage.worker import AT_ONCE
+from storage.runtime.worker import AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from promises import Promises
-    from simulated_store import Shape
+    from simulated_store import WorldShape
+    from store_promises import StorePromises
 
     from recovery.crashlab import Fate, Fault, Operation, SimulatedDisk
-    from storage.files import Directory
+    from storage.disk.files import Directory
     from storage.store import Store
 
 STEPS = 120
@@ -64,12 +66,16 @@ _COUNTS = (
     "faults",
     "histories",
     "crashes",
+    "moved",
+    "removed",
+    "purged",
+    "truncated",
 )
 
 
 @dataclass
-class Figures:
-    """How much was explored. Images are hashes, so that runs can be counted together."""
+class SimulationFigures:
+    """How much was explored. Disk images are kept as hashes, so that several runs can be added up."""
 
     workloads: int = 0
     operations: int = 0
@@ -81,11 +87,19 @@ class Figures:
     faults: int = 0
     histories: int = 0
     crashes: int = 0
+    moved: int = 0
+    """Entries that a collector has moved."""
+    removed: int = 0
+    """Logs that it has removed."""
+    purged: int = 0
+    """Tombstones that it has purged."""
+    truncated: int = 0
+    """Truncations that were answered."""
     images: set[bytes] = field(default_factory=set)
     violations: list[str] = field(default_factory=list)
 
-    def add(self, other: Figures) -> None:
-        """Counts the other in; what both have seen counts once."""
+    def add(self, other: SimulationFigures) -> None:
+        """Add the other's numbers. An image that both have seen counts once."""
         self.images |= other.images
         self.violations += other.violations
         for name in _COUNTS:
@@ -96,55 +110,58 @@ class Figures:
             f"{self.workloads} workloads · {self.operations:,} operations · {self.moments:,} moments · "
             f"{self.raw:,} raw states · {len(self.images):,} distinct images · {self.kills:,} kills · "
             f"{self.nested:,} nested crashes · {self.rebuilt:,} indexes rebuilt · {self.faults:,} faults · "
-            f"{self.histories:,} histories with {self.crashes:,} crashes · {len(self.violations)} violations"
+            f"{self.histories:,} histories with {self.crashes:,} crashes · "
+            f"{self.moved:,} entries moved · {self.removed:,} logs removed · {self.purged:,} tombstones · "
+            f"{self.truncated:,} truncations · "
+            f"{len(self.violations)} violations"
         )
 
 
 @dataclass(frozen=True)
-class Moment:
-    """The disk before an operation, and what was promised by then."""
+class CrashMoment:
+    """A copy of the disk before an operation, and the promises at that time."""
 
     what: str
     verb: Verb | None
     disk: SimulatedDisk
-    promises: Promises
+    promises: StorePromises
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What an opening shows, or what is wrong with it or with those that follow it."""
+class OpeningOutcome:
+    """The content that an opening shows, or what is wrong with it or with a later opening."""
 
-    seen: Seen | None
+    seen: ObservedStore | None
     problem: str = ""
-    without_index: Seen | None = None
-    """What is shown where the index is lost as well, if that was tried."""
+    without_index: ObservedStore | None = None
+    """The content that is shown if the index is lost as well, if that was tried."""
 
 
-def record(seed: int, steps: int) -> tuple[World, list[Moment]]:
-    """A workload without trouble, and its moments."""
-    world, moments = World(seed, Trouble.REOPENINGS), []
+def record(seed: int, steps: int, kind: type[World] = World) -> tuple[World, list[CrashMoment]]:
+    """Run a workload without faults, and return it with its moments."""
+    world, moments = kind(seed, Trouble.REOPENINGS), []
 
     def keep(operation: Operation) -> None:
         what = f"step {len(world.happened)}, before {operation.number}, {operation.verb} {operation.path}"
-        moments.append(Moment(what, operation.verb, world.disk.copy(), world.promises.copy()))
+        moments.append(CrashMoment(what, operation.verb, world.disk.copy(), world.promises.copy()))
 
     world.disk.watch(keep)
     world.play(steps)
-    moments.append(Moment("at the end", None, world.disk.copy(), world.promises.copy()))
+    moments.append(CrashMoment("at the end", None, world.disk.copy(), world.promises.copy()))
     return world, moments
 
 
-class Judge:
-    """Opens each distinct disk once, and holds what it shows against every moment that led to it."""
+class SimulationJudge:
+    """Opens each distinct disk once, and compares the result with every moment that led to this disk."""
 
-    def __init__(self, seed: int, shape: Shape, figures: Figures) -> None:
+    def __init__(self, seed: int, shape: WorldShape, figures: SimulationFigures) -> None:
         self.seed = seed
         self.shape = shape
         self._figures = figures
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, OpeningOutcome] = {}
 
-    def outcome(self, after: SimulatedDisk) -> Outcome:
-        """Of a disk that was cut."""
+    def outcome(self, after: SimulatedDisk) -> OpeningOutcome:
+        """Return the outcome of opening a disk after a power cut."""
         image = after.image()
         found = self._outcomes.get(image)
         if found is None:
@@ -156,30 +173,31 @@ class Judge:
             self._outcomes[image] = found
         return found
 
-    def _without_index(self, disk: SimulatedDisk, expected: Seen) -> Outcome:
-        """Without the index the same is shown; where it was ahead of the mark, all that was answered.
+    def _without_index(self, disk: SimulatedDisk, expected: ObservedStore) -> OpeningOutcome:
+        """Open the disk without its index, and compare. If the index was ahead of the mark, compare answered
+        entries only.
 
-        An opening that checkpoints what it has only read, and loses its power before the mark follows, may
-        have the last trace of entries there that nobody was answered.
+        The reason: an opening may checkpoint entries that it has read and that were never acknowledged. If
+        the power fails before the mark moves, these entries may be in the index and the entry logs only.
         """
         ledgers = Layout(disk.root()).ledgers
         if not {filenames.INDEX, filenames.LAST_MARK} <= set(_names(ledgers)):
-            return Outcome(expected)
+            return OpeningOutcome(expected)
         self._figures.rebuilt += 1
-        is_ahead, torn = _index_is_ahead(ledgers), _torn_headers(ledgers)
+        is_ahead, torn = index_is_ahead(ledgers), torn_headers(ledgers)
         ledgers.remove(filenames.INDEX)
         ledgers.sync()
         try:
-            # Two losses at once: a cut that destroys the sector of a header while its log is sealed, and the
-            # index. It is told, and what the logs hold is shown all the same.
+            # Two losses at once: a power cut while a log is sealed destroys the sector of its header, and the
+            # index is lost too. The loss is reported, and the logs' content is still shown.
             seen = glance(self._open(disk, lambda finding: finding.startswith(torn)))
         except (StoreError, OSError, AssertionError) as error:
-            return Outcome(None, f"refused without its index: {error!r}")
+            return OpeningOutcome(None, f"refused without its index: {error!r}")
         wrong = "" if is_ahead else difference(expected, seen)
         problem = f"without its index it differs: {wrong}" if wrong else ""
-        return Outcome(expected, problem, without_index=seen)
+        return OpeningOutcome(expected, problem, without_index=seen)
 
-    def _recover(self, disk: SimulatedDisk) -> Outcome:
+    def _recover(self, disk: SimulatedDisk) -> OpeningOutcome:
         try:
             store = self._open(disk)
             first = look(store)
@@ -188,30 +206,32 @@ class Judge:
                 store = self._open(disk)
                 second = glance(store)
                 if first != second:
-                    return Outcome(first, f"opened again it differs: {difference(first, second)}")
-            if store._parts.slot.tables.frozen is not None:
+                    return OpeningOutcome(first, f"opened again it differs: {difference(first, second)}")
+            if Engine(store).frozen_table is not None:
                 _write_down(store)
                 second = glance(store)
                 if first != second:
-                    return Outcome(first, f"written down it differs: {difference(first, second)}")
+                    return OpeningOutcome(first, f"written down it differs: {difference(first, second)}")
             ledger = store.ledger(ADDED_TO)
             added = ledger.read(ledger.append(b"after recovery"))
             disk.power_cut(LoseAll())
             third = glance(self._open(disk))
         except (StoreError, OSError, AssertionError) as error:
-            return Outcome(None, f"refused: {error!r}")
+            return OpeningOutcome(None, f"refused: {error!r}")
         expected = {**first.entries, (ADDED_TO, added.entry_id): added}
         lost = [ids for ids in expected if third.entries.get(ids) != expected[ids]]
-        return Outcome(first, f"opened after an add it has lost {lost}" if third.entries != expected else "")
+        return OpeningOutcome(
+            first, f"opened after an add it has lost {lost}" if third.entries != expected else ""
+        )
 
     def _open(self, disk: SimulatedDisk, is_expected: Callable[[str], bool] = lambda _: False) -> Store:
         dice = Random(f"{self.seed} {len(disk.trace)}")
-        return sit_down(disk, self.shape.config, dice, is_expected).store
+        return open_session(disk, self.shape.config, dice, is_expected).store
 
     # ── what may happen at a moment ───────────────────────────────────────────────────────────────────
 
-    def cut(self, moment: Moment, fates: list[Fate]) -> Iterator[str]:
-        """Everything that is wrong after any of these power cuts."""
+    def cut(self, moment: CrashMoment, fates: list[Fate]) -> Iterator[str]:
+        """Yield everything that is wrong after any of these power cuts."""
         for fate in fates:
             self._figures.raw += 1
             after = moment.disk.copy()
@@ -219,7 +239,7 @@ class Judge:
             outcome = self.outcome(after)
             yield from self._wrong(moment, f"power cut, {getattr(fate, 'label', fate)}", outcome)
 
-    def _wrong(self, moment: Moment, how: str, outcome: Outcome) -> Iterator[str]:
+    def _wrong(self, moment: CrashMoment, how: str, outcome: OpeningOutcome) -> Iterator[str]:
         problems = [outcome.problem] if outcome.problem else []
         if outcome.seen is not None:
             problems += moment.promises.violations(outcome.seen)
@@ -229,8 +249,8 @@ class Judge:
         for problem in problems:
             yield f"workload {self.seed}, {moment.what} · {how} · {problem}"
 
-    def kill(self, moment: Moment, fates: list[Fate]) -> Iterator[str]:
-        """A kill, an opening, and power cuts behind it: what was read before must still be there."""
+    def kill(self, moment: CrashMoment, fates: list[Fate]) -> Iterator[str]:
+        """Kill, open, then cut the power: everything that was read after the opening must still be there."""
         self._figures.kills += 1
         killed = moment.disk.copy()
         killed.kill()
@@ -239,7 +259,7 @@ class Judge:
         except (StoreError, OSError, AssertionError) as error:
             yield f"workload {self.seed}, {moment.what} · kill · refused: {error!r}"
             return
-        yield from self._wrong(moment, "kill", Outcome(seen))
+        yield from self._wrong(moment, "kill", OpeningOutcome(seen))
         for fate in fates:
             self._figures.raw += 1
             after = killed.copy()
@@ -247,15 +267,17 @@ class Judge:
             outcome = self.outcome(after)
             yield from self._same(moment, f"kill, opening, power cut {fate}", seen, outcome)
 
-    def _same(self, moment: Moment, how: str, expected: Seen, outcome: Outcome) -> Iterator[str]:
+    def _same(
+        self, moment: CrashMoment, how: str, expected: ObservedStore, outcome: OpeningOutcome
+    ) -> Iterator[str]:
         problem = outcome.problem
         if outcome.seen is not None and outcome.seen != expected:
             problem = f"what was read differs: {difference(expected, outcome.seen)}"
         if problem:
             yield f"workload {self.seed}, {moment.what} · {how} · {problem}"
 
-    def nest(self, moment: Moment, fate: Fate) -> Iterator[str]:
-        """A crash at every operation of the recovery: the opening behind it shows the same."""
+    def nest(self, moment: CrashMoment, fate: Fate) -> Iterator[str]:
+        """Crash at every operation of a recovery. The next opening must show the same."""
         cut = moment.disk.copy()
         cut.power_cut(fate)
         expected = self.outcome(cut.copy()).seen
@@ -269,7 +291,7 @@ class Judge:
             yield from self._crash_within(moment, cut.copy(), operation, expected)
 
     def _crash_within(
-        self, moment: Moment, disk: SimulatedDisk, operation: Operation, expected: Seen
+        self, moment: CrashMoment, disk: SimulatedDisk, operation: Operation, expected: ObservedStore
     ) -> Iterator[str]:
         dice = Random(f"nested {self.seed} {operation.number}")
         dice.choice([disk.stop_before, disk.stop_within])(operation.number)
@@ -286,29 +308,14 @@ class Judge:
             except (StoreError, OSError, AssertionError) as error:
                 yield f"workload {self.seed}, {moment.what} · {how} · killed, refused: {error!r}"
                 return
-            yield from self._same(moment, f"{how}, killed", expected, Outcome(seen))
+            yield from self._same(moment, f"{how}, killed", expected, OpeningOutcome(seen))
         disk.power_cut(fate)
         yield from self._same(moment, how, expected, self.outcome(disk))
 
 
-def _index_is_ahead(ledgers: Directory) -> bool:
-    index, mark = FileIndexPlace(ledgers).open(), lastmark.load(ledgers)
-    assert isinstance(index, FileIndex)
-    assert isinstance(mark, Mark)
-    assert mark.trailer is not None
-    return index.state().generation > mark.trailer.generation
-
-
-def _torn_headers(ledgers: Directory) -> tuple[str, ...]:
-    """How a finding begins that is about an entry log whose header is neither old nor new."""
-    headers = {log_id: read_header(ledgers, log_id) for log_id in log_ids(ledgers)}
-    torn = [log_id for log_id, header in headers.items() if isinstance(header, Damaged)]
-    return tuple(f"ELG-001 {filenames.entry_log(log_id)}@0" for log_id in torn)
-
-
 def _write_down(store: Store) -> None:
-    """Makes the checkpoint for which a long replay waits."""
-    while store._parts.checkpointer.step() == AT_ONCE:
+    """Make the checkpoint that writes down a journal-backed table."""
+    while Engine(store).step_checkpoint() == AT_ONCE:
         pass
 
 
@@ -319,7 +326,7 @@ def _names(directory: Directory) -> list[str]:
         return []
 
 
-def _fates(moment: Moment, seed: int) -> list[Fate]:
+def _fates(moment: CrashMoment, seed: int) -> list[Fate]:
     fates: list[Fate] = [*moment.disk.fates()] if moment.verb in _SYNCS else [LoseAll()]
     dice = Random(f"fates {seed} {moment.what}")
     return fates + [
@@ -332,29 +339,36 @@ def _fates(moment: Moment, seed: int) -> list[Fate]:
 _SYNCS = {Verb.SYNC, Verb.SYNC_DIRECTORY, None}
 
 
-def explore(seed: int, steps: int = STEPS, stride: int = 1, violations_max: int = _VIOLATIONS_MAX) -> Figures:
-    """Every moment of a workload (or each so many), every fate; nested crashes and faults among them."""
-    figures = Figures(workloads=1)
+def explore(
+    seed: int,
+    steps: int = STEPS,
+    stride: int = 1,
+    violations_max: int = _VIOLATIONS_MAX,
+    kind: type[World] = World,
+) -> SimulationFigures:
+    """Explore every moment of a workload (or every `stride`-th) with every fate, nested crashes and
+    faults."""
+    figures = SimulationFigures(workloads=1)
     try:
-        world, moments = record(seed, steps)
-    except Broken as broken:
+        world, moments = record(seed, steps, kind)
+    except PromiseBroken as broken:
         figures.violations.append(f"{broken}")
         return figures
     figures.operations, figures.moments = len(world.disk.trace), len(moments)
-    judge = Judge(seed, world.shape, figures)
+    judge = SimulationJudge(seed, world.shape, figures)
     found = chain(_walked(judge, moments, stride), _with_faults(seed, steps, world, figures, stride))
     figures.violations += islice(found, violations_max)
     return figures
 
 
-def _walked(judge: Judge, moments: Sequence[Moment], stride: int) -> Iterator[str]:
+def _walked(judge: SimulationJudge, moments: Sequence[CrashMoment], stride: int) -> Iterator[str]:
     for number, moment in enumerate(moments):
         if number % stride == judge.seed % stride:
             is_nested = number % (16 * stride) == judge.seed % stride
             yield from _explored(judge, moment, number, nested=is_nested)
 
 
-def _explored(judge: Judge, moment: Moment, number: int, *, nested: bool) -> Iterator[str]:
+def _explored(judge: SimulationJudge, moment: CrashMoment, number: int, *, nested: bool) -> Iterator[str]:
     yield from judge.cut(moment, _fates(moment, judge.seed))
     some = [RandomFate(judge.seed * 1000 + number + one, judge.shape.tearing) for one in range(2)]
     yield from judge.kill(moment, [LoseAll(), *some])
@@ -362,14 +376,16 @@ def _explored(judge: Judge, moment: Moment, number: int, *, nested: bool) -> Ite
         yield from judge.nest(moment, some[0])
 
 
-def _with_faults(seed: int, steps: int, world: World, figures: Figures, stride: int) -> Iterator[str]:
-    """The same workload again, with one operation failing in one way; each time it ends with a crash."""
+def _with_faults(
+    seed: int, steps: int, world: World, figures: SimulationFigures, stride: int
+) -> Iterator[str]:
+    """Run the workload again and again, each time with one failing operation and a crash at the end."""
     dice = Random(f"faults {seed}")
     for operation in world.disk.trace[world.founded :: 6 * stride]:
         figures.faults += 1
         try:
-            World(seed, Trouble.REOPENINGS, fault=_fault(operation, dice)).run(steps)
-        except Broken as broken:
+            type(world)(seed, Trouble.REOPENINGS, fault=_fault(operation, dice)).run(steps)
+        except PromiseBroken as broken:
             yield f"{broken}"
 
 
@@ -380,38 +396,69 @@ def _fault(operation: Operation, dice: Random) -> Fault:
     return random_fault(dice, when)
 
 
-def history(seed: int, steps: int = HISTORY_STEPS) -> Figures:
-    """A random history with everything in it."""
-    figures = Figures(histories=1)
+def history(seed: int, steps: int = HISTORY_STEPS) -> SimulationFigures:
+    """Run a random history with crashes, disk errors and full disks."""
+    figures = SimulationFigures(histories=1)
     world = World(seed, Trouble.FAULTS if seed % 2 else Trouble.CRASHES)
     try:
         world.run(steps)
-    except Broken as broken:
+    except PromiseBroken as broken:
         figures.violations.append(f"{broken}")
     figures.crashes = world.crashes
     return figures
 
 
+def compaction(
+    seed: int, steps: int = 4 * HISTORY_STEPS, kind: type[CollectingWorld] = CollectingWorld
+) -> SimulationFigures:
+    """Run a random history with moves, removals and purges, in which indexes are lost too."""
+    figures = SimulationFigures(histories=1)
+    world = kind(seed, Trouble.FAULTS if seed % 3 == 0 else Trouble.CRASHES)
+    try:
+        world.run(steps)
+    except PromiseBroken as broken:
+        figures.violations.append(f"{broken}")
+    figures.crashes, figures.rebuilt = world.crashes, world.lost_indexes
+    figures.moved, figures.removed, figures.purged = world.moved, world.removed, world.purged
+    figures.truncated = world.truncated if isinstance(world, TruncatingWorld) else 0
+    return figures
+
+
 # ── the run ───────────────────────────────────────────────────────────────────────────────────────────────
 
-WORKLOADS = 26
+WORKLOADS = 37
 HISTORIES = 500
-QUICK = (7, 200)
+COMPACTIONS = 600
+QUICK = (7, 200, 150)
 
 
-def _task(task: tuple[str, int]) -> Figures:
-    logging.disable()  # a store that is closed while its disk fails says so
+def _task(task: tuple[str, int]) -> SimulationFigures:
+    logging.disable()  # a store that is closed while its disk fails logs a warning
     what, seed = task
-    if what == "first":  # for whoever only asks whether there is one
+    if what == "compaction":
+        return compaction(seed)
+    if what == "compacted":
+        return explore(seed, kind=CollectingWorld)
+    if what == "truncation":
+        return compaction(seed, kind=TruncatingWorld)
+    if what == "truncated":
+        return explore(seed, kind=TruncatingWorld)
+    if what == "first":  # for callers that only ask whether there is one
         return explore(seed, violations_max=1)
     return explore(seed) if what == "workload" else history(seed)
 
 
-def run_all(jobs: int, workloads: int = WORKLOADS, histories: int = HISTORIES) -> Figures:
-    """All of it, over so many processes; the same for any number of them."""
+def run_all(
+    jobs: int, workloads: int = WORKLOADS, histories: int = HISTORIES, compactions: int = COMPACTIONS
+) -> SimulationFigures:
+    """Run everything in this number of processes. The result does not depend on the number."""
     tasks = [("workload", seed) for seed in range(workloads)]
     tasks += [("history", seed) for seed in range(histories)]
-    total = Figures()
+    tasks += [("compaction", seed) for seed in range(compactions)]
+    tasks += [("compacted", seed) for seed in range(compactions // 100)]
+    tasks += [("truncation", seed) for seed in range(compactions // 2)]
+    tasks += [("truncated", seed) for seed in range(compactions // 100)]
+    total = SimulationFigures()
     with get_context("spawn").Pool(jobs) as pool:
         for figures in pool.imap_unordered(_task, tasks):
             total.add(figures)

@@ -1,11 +1,11 @@
-"""Walks through the crashes of a little store: runs it, cuts it at every moment, asks what is left."""
+"""Crash a little store at every moment of a run, recover it, and check what is left."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from little_store import LittleStore, StoreFailed, Unsound
+from little_store import Contradiction, LittleStore, LittleStoreFailed
 
 from recovery.crashlab import LoseAll, RandomFate, SimulatedDisk, Stopped, Verb
 
@@ -18,8 +18,8 @@ Records = tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
-class Moment:
-    """A disk as it was before an operation of that verb, with what had been promised by then."""
+class WalkMoment:
+    """A copy of the disk before an operation of this verb, and the promises at that time."""
 
     verb: Verb | None
     disk: SimulatedDisk
@@ -29,20 +29,20 @@ class Moment:
 
 
 @dataclass
-class Client:
-    """Appends records and remembers which were asked for, and which were acknowledged."""
+class WalkClient:
+    """Appends records, and remembers which were requested and which were acknowledged."""
 
     store_class: type[LittleStore]
     invoked: list[bytes] = field(default_factory=list)
     acknowledged: list[bytes] = field(default_factory=list)
 
     def run(self, disk: SimulatedDisk) -> None:
-        """Three sittings, with checkpoints between appends; errors end a sitting, as they should."""
+        """Run three sessions with checkpoints between appends. An error ends a session, as it should."""
         for sitting in range(3):
             try:
                 with self.store_class(disk.root()) as store:
                     self._sit(store, sitting)
-            except (OSError, StoreFailed):
+            except (OSError, LittleStoreFailed):
                 continue
 
     def _sit(self, store: LittleStore, sitting: int) -> None:
@@ -55,17 +55,17 @@ class Client:
         self.invoked.append(record)
         try:
             store.append(record)
-        except (OSError, StoreFailed):
+        except (OSError, LittleStoreFailed):
             return  # not acknowledged; the client goes on with its next record
         self.acknowledged.append(record)
 
-    def moment(self, disk: SimulatedDisk, what: str, verb: Verb | None = None) -> Moment:
-        return Moment(verb, disk.copy(), tuple(self.invoked), tuple(self.acknowledged), what)
+    def moment(self, disk: SimulatedDisk, what: str, verb: Verb | None = None) -> WalkMoment:
+        return WalkMoment(verb, disk.copy(), tuple(self.invoked), tuple(self.acknowledged), what)
 
 
-def moments(store_class: type[LittleStore], sector_size: int = 512, *faults: Fault) -> list[Moment]:
-    """The disk before each operation of a run, and at its end."""
-    disk, client, found = SimulatedDisk(sector_size=sector_size), Client(store_class), []
+def moments(store_class: type[LittleStore], sector_size: int = 512, *faults: Fault) -> list[WalkMoment]:
+    """Return the disk before each operation of a run, and at its end."""
+    disk, client, found = SimulatedDisk(sector_size=sector_size), WalkClient(store_class), []
 
     def note(operation: Operation) -> None:
         what = f"before {operation.number}, {operation.verb} {operation.path}"
@@ -78,18 +78,19 @@ def moments(store_class: type[LittleStore], sector_size: int = 512, *faults: Fau
     return [*found, client.moment(disk, "at the end")]
 
 
-def before_syncs(moments: Iterable[Moment]) -> Iterator[Moment]:
-    """The moments that matter for cuts: what an earlier one could leave, the next sync's can leave too."""
+def before_syncs(moments: Iterable[WalkMoment]) -> Iterator[WalkMoment]:
+    """Return the moments before syncs. They suffice for power cuts: what an earlier moment could leave, the
+    next sync's can too."""
     return (moment for moment in moments if moment.verb in {Verb.SYNC, Verb.SYNC_DIRECTORY, None})
 
 
-def half_written_moments(store_class: type[LittleStore], sector_size: int = 512) -> Iterator[Moment]:
-    """The disk in the middle of each write of a run."""
+def half_written_moments(store_class: type[LittleStore], sector_size: int = 512) -> Iterator[WalkMoment]:
+    """Return the disk in the middle of each write of a run."""
     whole = SimulatedDisk(sector_size=sector_size)
-    Client(store_class).run(whole)
+    WalkClient(store_class).run(whole)
     for operation in whole.trace:
         if operation.verb is Verb.WRITE:
-            disk, client = SimulatedDisk(sector_size=sector_size), Client(store_class)
+            disk, client = SimulatedDisk(sector_size=sector_size), WalkClient(store_class)
             disk.stop_within(operation.number)
             try:
                 client.run(disk)
@@ -99,12 +100,12 @@ def half_written_moments(store_class: type[LittleStore], sector_size: int = 512)
 
 @dataclass
 class Walk:
-    """Recovers each distinct disk once, and holds what comes out against every moment it belongs to."""
+    """Recovers each distinct disk once, and compares the result with every moment that led to this disk."""
 
     store_class: type[LittleStore]
     recovered: dict[str, Records | str] = field(default_factory=dict)
 
-    def violations(self, moments: Iterable[Moment], random_fates: int = 0) -> Iterator[str]:
+    def violations(self, moments: Iterable[WalkMoment], random_fates: int = 0) -> Iterator[str]:
         for moment in moments:
             fates: list[Fate] = [
                 *moment.disk.fates(exhaustive_up_to=6),
@@ -117,7 +118,8 @@ class Walk:
                     yield f"{moment.what} · {getattr(fate, 'label', fate)} · {problem}"
             after = moment.disk.copy()
             after.kill()
-            # Recovered each time: a killed machine's image does not tell which of its bytes are durable.
+            # Recovered each time, because the image after a kill does not show which of its bytes are
+            # durable.
             if problem := contradiction(recover_twice(self.store_class, after), moment):
                 yield f"{moment.what} · kill · {problem}"
 
@@ -129,12 +131,13 @@ class Walk:
 
 
 def recover_twice(store_class: type[LittleStore], disk: SimulatedDisk) -> Records | str:
-    """What recovery shows, or what is wrong with it: that includes another answer after another cut."""
+    """Return what recovery shows, or what is wrong with it, for example a different result of a second
+    recovery."""
     try:
         once = recover(store_class, disk)
         disk.power_cut(LoseAll())
         twice = recover(store_class, disk)
-    except (OSError, StoreFailed, Unsound) as error:
+    except (OSError, LittleStoreFailed, Contradiction) as error:
         return f"refused: {error!r}"
     return once if once == twice else "a second recovery finds something else"
 
@@ -144,12 +147,12 @@ def recover(store_class: type[LittleStore], disk: SimulatedDisk) -> Records:
         return tuple(store.records)
 
 
-def contradiction(found: Records | str, moment: Moment) -> str:
-    """Why this cannot be the outcome of that moment, or nothing."""
+def contradiction(found: Records | str, moment: WalkMoment) -> str:
+    """Return why this cannot be the outcome of that moment, or an empty text."""
     if isinstance(found, str):
         return found
     if lost := set(moment.acknowledged) - set(found):
         return f"lost {sorted(record[:4] for record in lost)}"
     if [record for record in moment.invoked if record in set(found)] != list(found):
-        return "records that nobody appended, or in another order"
+        return "records that were never appended, or in another order"
     return ""

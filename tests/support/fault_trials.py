@@ -1,4 +1,4 @@
-"""One fault, planted in a copy of a store, and what an audit says of it."""
+"""Plant one fault in a copy of a store, and check what an audit reports."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 
 import audited_stores
 
-from recovery.audit.asked import Asked
+from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.faults.planted import shown
 from recovery.audit.faults.planting import HOW, plant
 from recovery.audit.faults.site import NoPlace
-from recovery.audit.inspect import inspect
-from recovery.audit.ways import Ways
+from recovery.audit.pipeline.request import AuditRequest
+from recovery.audit.pipeline.run_audit import run_audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from recovery.audit.faults.kinds import Fault
-    from recovery.verify.finding import Finding
+    from recovery.audit.findings.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Which fault where: its text is all that is needed to do it again."""
+    """A fault and its place. Its text is enough to run the trial again."""
 
     store: str
     fault: Fault
@@ -39,7 +39,8 @@ class Trial:
         return f"Trial({self.store!r}, {self.fault}, {self.seed}, {self.knows_passwords})"
 
     def run(self) -> str | None:
-        """What is wrong with what the audit says; `None` if nothing is. `NoPlace` where it has no place."""
+        """Return what is wrong with the audit's report, or `None`. Raise `NoPlace` if the store has no place
+        for the fault."""
         chart = audited_stores.chart if self.knows_passwords else audited_stores.blind_chart
         known = audited_stores.passwords(self.store) if self.knows_passwords else {}
         with TemporaryDirectory(prefix="fault-") as scratch:
@@ -48,20 +49,20 @@ class Trial:
             if planted is None:
                 raise NoPlace
             findings = audited(root, known)
-        strays = [f"  too much: {shown(one)}" for one in planted.strays_of(findings)]
-        if planted.is_told_by(findings) and not strays:
+        strays = [f"  unexpected: {shown(one)}" for one in planted.strays_of(findings)]
+        if planted.is_located_by(findings) and not strays:
             return None
         return "\n".join([f"{self}: {planted.why_not(findings)}", *strays])
 
 
 def audited(root: Path, passwords: Mapping[int, bytes]) -> tuple[Finding, ...]:
-    """What the audit says of a store."""
-    return inspect(Asked((str(root),), ways=Ways(passwords=passwords))).findings
+    """Return the audit's report on a store."""
+    return run_audit(AuditRequest((str(root),), policy=DigestPolicy(passwords=passwords))).findings
 
 
 @cache
 def faults_of(store: str) -> tuple[Fault, ...]:
-    """The kinds that the store has a place for."""
+    """Return the kinds of faults that the store has a place for."""
     chart = audited_stores.chart(store)
     found = []
     with TemporaryDirectory(prefix="fault-") as scratch:
@@ -74,7 +75,7 @@ def faults_of(store: str) -> tuple[Fault, ...]:
 
 
 def trials_of(store: str, count: int, seed: int) -> Iterator[Trial]:
-    """So many faults of all kinds that the store has a place for, in turn."""
+    """Return this number of trials, going through all kinds of faults that the store has a place for."""
     dice = Random(f"{store} {seed}")
     faults = faults_of(store)
     for number in range(count):

@@ -1,12 +1,12 @@
-"""An index that is one small file: what stands in for LMDB on a simulated disk.
+"""An index in one small file. It takes the place of LMDB on a simulated disk.
 
-Each change writes everything anew, as a draft that is synced and renamed. Each step that orders two durable
-facts is a method of the place, so that a mistake is one method overridden.
-"""
+Each change writes the whole file again as a draft, syncs it and renames it. Each step that orders two durable
+facts is a method of its own, so that a test can plant a mistake by overriding one method."""
 
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Self
@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Self
 import msgpack
 from crc32c import crc32c
 
-from storage import filenames
-from storage.codec import index_state as state_codec
-from storage.codec import row as row_codec
-from storage.index import NoIndex
-from storage.index_state import IndexState
-from storage.outcome import Damaged, Flaw
+from storage.disk import filenames
+from storage.entry import ledger_record_format
+from storage.entry.ledger_record_table import table_of
+from storage.entry.read_result import Damaged, Flaw
+from storage.index import state_format as state_codec
+from storage.index.port import NoIndex
+from storage.index.state import IndexState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from storage.files import Directory, WriteFile
-    from storage.row import LedgerRow
+    from storage.disk.files import Directory, WriteFile
+    from storage.entry.ledger_record import LedgerRecord
 
 _CHECKSUM_SIZE = 4
 _DRAFT = filenames.draft(filenames.INDEX)
@@ -33,14 +34,14 @@ _DAMAGED = filenames.damaged(filenames.INDEX)
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
-    """A whole index: what readers see is replaced by the next commit, never changed."""
+class FileIndexContent:
+    """The content of an index. It is immutable; a commit replaces it."""
 
     state: IndexState = field(default_factory=IndexState)
     places: Mapping[int, dict[int, int]] = field(default_factory=dict)
-    """For each ledger, ascending, the packed location of each entry, ascending."""
-    rows: Mapping[int, LedgerRow] = field(default_factory=dict)
-    """What is known of each ledger, ascending."""
+    """By ledger id, ascending: the packed locations of its entries by entry id, ascending."""
+    rows: Mapping[int, LedgerRecord] = field(default_factory=dict)
+    """The metadata of each ledger, by ascending id."""
 
 
 class FileIndexPlace:
@@ -64,8 +65,8 @@ class FileIndexPlace:
 
     # --- the steps of a commit ------------------------------------------------------------------------
 
-    def store(self, content: Content) -> None:
-        """When it returns, the content is what the file holds, durably."""
+    def store(self, content: FileIndexContent) -> None:
+        """Replace the file durably with this content."""
         self._remove_leftover()
         with self._directory.create(_DRAFT) as draft:
             self._write_draft(draft, encode(content))
@@ -74,7 +75,7 @@ class FileIndexPlace:
         self.sync_name()
 
     def put_aside(self) -> None:
-        """Keeps what has the index's name under another one."""
+        """Rename the file so that it is kept under another name."""
         if filenames.INDEX in self._directory.names():
             self._directory.rename(filenames.INDEX, _DAMAGED)
 
@@ -92,7 +93,7 @@ class FileIndexPlace:
         self._directory.rename(_DRAFT, filenames.INDEX)
 
     def sync_name(self) -> None:
-        """When it returns, a power cut brings no older index back."""
+        """Sync the directory, so that a power cut brings no older index back."""
         self._directory.sync()
 
 
@@ -101,12 +102,12 @@ class FileDraft:
 
     def __init__(self, place: FileIndexPlace) -> None:
         self._place = place
-        self.content = Content()
+        self.content = FileIndexContent()
 
     def change(self) -> FileChange:
         return FileChange(self)
 
-    def commit(self, content: Content) -> None:
+    def commit(self, content: FileIndexContent) -> None:
         self.content = content
 
     def publish(self) -> FileIndex:
@@ -121,14 +122,14 @@ class FileDraft:
 class FileIndex:
     """An open index."""
 
-    def __init__(self, place: FileIndexPlace, content: Content) -> None:
+    def __init__(self, place: FileIndexPlace, content: FileIndexContent) -> None:
         self._place = place
         self._content = content
         self._closed = False
 
     @property
-    def content(self) -> Content:
-        """As the last commit left it."""
+    def content(self) -> FileIndexContent:
+        """The content as of the last commit."""
         if self._closed:
             raise OSError(errno.EBADF, "closed", filenames.INDEX)
         return self._content
@@ -136,10 +137,13 @@ class FileIndex:
     def state(self) -> IndexState:
         return self.content.state
 
+    def used_bytes(self) -> int:
+        return len(encode(self.content))
+
     def find(self, ledger_id: int, entry_id: int) -> int | None:
         return self.content.places.get(ledger_id, {}).get(entry_id)
 
-    def places(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
+    def locations(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
         entries = self.content.places.get(ledger_id, {})
         return list(islice(((entry, place) for entry, place in entries.items() if entry >= first), count))
 
@@ -153,13 +157,20 @@ class FileIndex:
     def ledgers(self) -> Iterator[int]:
         return iter(self.content.places)
 
-    def rows(self) -> Iterator[LedgerRow]:
+    def count_by_log(self) -> Iterator[Mapping[int, int]]:
+        for entries in self.content.places.values():
+            yield Counter(place >> 32 for place in entries.values())
+
+    def all_rows(self, _like: Mapping[int, LedgerRecord]) -> Mapping[int, LedgerRecord]:
+        return table_of(self.rows())
+
+    def rows(self) -> Iterator[LedgerRecord]:
         return iter(self.content.rows.values())
 
     def change(self) -> FileChange:
         return FileChange(self)
 
-    def commit(self, content: Content) -> None:
+    def commit(self, content: FileIndexContent) -> None:
         assert not self._closed
         self._place.store(content)
         self._content = content
@@ -178,8 +189,12 @@ class FileChange:
     def __init__(self, changed: FileIndex | FileDraft) -> None:
         self._changed = changed
         self._put: dict[int, dict[int, int]] = {}
-        self._rows: dict[int, LedgerRow] = {}
+        self._rows: dict[int, LedgerRecord] = {}
         self._removed: set[int] = set()
+        self._truncated: dict[int, int] = {}
+        self._removed_rows: set[int] = set()
+        self._moved: list[tuple[int, int, int, int]] = []
+        """Ledger id, entry id, location before, location after."""
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], locations: Sequence[int]) -> None:
         assert ledger_id >= 0
@@ -190,7 +205,7 @@ class FileChange:
             entries = self._put.setdefault(ledger_id, {})
             entries.update(zip(entry_ids, locations, strict=True))
 
-    def put_rows(self, rows: Iterable[LedgerRow]) -> None:
+    def put_rows(self, rows: Iterable[LedgerRecord]) -> None:
         self._rows |= {row.ledger_id: row for row in rows}
         assert min(self._rows, default=0) >= 0
 
@@ -198,16 +213,38 @@ class FileChange:
         self._removed |= set(ledger_ids)
         assert min(self._removed, default=0) >= 0
 
+    def remove_before(self, ledger_id: int, entry_id: int) -> None:
+        self._truncated[ledger_id] = max(entry_id, self._truncated.get(ledger_id, 0))
+
+    def move(
+        self, ledger_id: int, entry_ids: Sequence[int], before: Sequence[int], after: Sequence[int]
+    ) -> None:
+        assert all(one < other for one, other in pairwise(entry_ids))
+        assert min(after, default=1) > 0
+        for entry_id, old, new in zip(entry_ids, before, after, strict=True):
+            self._moved.append((ledger_id, entry_id, old, new))
+
+    def remove_rows(self, ledger_ids: Iterable[int]) -> None:
+        self._removed_rows |= set(ledger_ids)
+
     def commit(self, state: IndexState | None) -> None:
         content = self._changed.content
-        before = {one: entries for one, entries in content.places.items() if one not in self._removed}
+        before = {one: dict(entries) for one, entries in content.places.items() if one not in self._removed}
+        for ledger_id, entry_id, old, new in self._moved:
+            if before.get(ledger_id, {}).get(entry_id) == old:
+                before[ledger_id][entry_id] = new
         after = {
             ledger_id: {**before.get(ledger_id, {}), **self._put.get(ledger_id, {})}
             for ledger_id in sorted({*before, *self._put})
         }
-        places = {ledger_id: dict(sorted(entries.items())) for ledger_id, entries in after.items()}
-        rows = dict(sorted({**content.rows, **self._rows}.items()))
-        self._changed.commit(Content(content.state if state is None else state, places, rows))
+        places = {
+            ledger_id: {one: place for one, place in sorted(entries.items()) if one >= first}
+            for ledger_id, entries in after.items()
+            if max(entries) >= (first := self._truncated.get(ledger_id, 0))
+        }
+        kept = {one: row for one, row in content.rows.items() if one not in self._removed_rows}
+        rows = dict(sorted({**kept, **self._rows}.items()))
+        self._changed.commit(FileIndexContent(content.state if state is None else state, places, rows))
 
     def __enter__(self) -> Self:
         return self
@@ -216,18 +253,18 @@ class FileChange:
         pass
 
 
-def encode(content: Content) -> bytes:
-    """The same content is always the same bytes."""
+def encode(content: FileIndexContent) -> bytes:
+    """Encode the content. Equal content gives equal bytes."""
     places = [
         (ledger_id, list(chain.from_iterable(entries.items())))
         for ledger_id, entries in content.places.items()
     ]
-    rows = [row_codec.encode(row) for row in content.rows.values()]
+    rows = [ledger_record_format.encode(row) for row in content.rows.values()]
     body: bytes = msgpack.packb((state_codec.encode(content.state), places, rows))
     return body + crc32c(body).to_bytes(_CHECKSUM_SIZE, "big")
 
 
-def decode(data: bytes) -> Content | Damaged:
+def decode(data: bytes) -> FileIndexContent | Damaged:
     body, checksum = data[:-_CHECKSUM_SIZE], data[-_CHECKSUM_SIZE:]
     if not body or crc32c(body).to_bytes(_CHECKSUM_SIZE, "big") != checksum:
         return Damaged(0, Flaw.CHECKSUM)
@@ -237,9 +274,9 @@ def decode(data: bytes) -> Content | Damaged:
         return state
     rows = {}
     for one in encoded_rows:
-        row = row_codec.decode(one)
+        row = ledger_record_format.decode(one)
         if isinstance(row, Damaged):
             return row
         rows[row.ledger_id] = row
     places = {ledger_id: dict(zip(flat[::2], flat[1::2], strict=True)) for ledger_id, flat in stored}
-    return Content(state, places, rows)
+    return FileIndexContent(state, places, rows)

@@ -1,4 +1,4 @@
-"""Little programs that change files, for trying the recorder itself."""
+"""Small programs that change files, for tests of the recorder."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 import lmdb
 
 if TYPE_CHECKING:
-    from recovery.crashlab.history import Ctx
+    from recovery.crashlab.record.history import Ctx
 
 PIECES_MAX = 1024
-"""Of a vectored write: the system's limit."""
+"""The system's limit for the buffers of a vectored write."""
 
 
 # ── every call ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def every_call(root: Path, ctx: Ctx | None = None) -> None:
-    """Each call that Python, or LMDB below it, can make to change a file or a name."""
+    """Make each call with which Python or LMDB can change a file or a name."""
     _every_write(root)
     _every_name(root)
     with lmdb.open(str(root / "index")) as index, index.begin(write=True) as transaction:
@@ -65,7 +65,7 @@ def _every_name(root: Path) -> None:
 
 
 def write_ten_bytes(root: Path, ctx: Ctx, verb: str) -> None:
-    """One write of ten bytes by that call, which has to go on where it was cut short."""
+    """Write ten bytes with this call, and continue if the call wrote fewer."""
     ten, source = b"0123456789", os.open(root / "source", os.O_RDWR | os.O_CREAT)
     os.write(source, ten)
     os.lseek(source, 0, os.SEEK_SET)
@@ -83,7 +83,7 @@ def write_ten_bytes(root: Path, ctx: Ctx, verb: str) -> None:
 
 
 def write_everywhere(root: Path, ctx: Ctx) -> None:
-    """Writes whose offsets are not what the caller says, or not said at all."""
+    """Make writes whose offset differs from the caller's, or is implicit."""
     with contextlib.ExitStack() as opened:
 
         def file(name: str, flags: int) -> int:
@@ -93,7 +93,7 @@ def write_everywhere(root: Path, ctx: Ctx) -> None:
 
         log = file("log", os.O_APPEND)
         os.write(log, b"aaa")
-        os.pwrite(log, b"bb", 0)  # the system appends it all the same
+        os.pwrite(log, b"bb", 0)  # the system appends although an offset is given
         again = file("log", os.O_APPEND)
         os.write(again, b"c")
         os.writev(log, [b"d", b"dd"])
@@ -112,7 +112,7 @@ def write_everywhere(root: Path, ctx: Ctx) -> None:
 
 
 def write_durably(root: Path, ctx: Ctx) -> None:
-    """Writes that are durable when they return, and one that is not."""
+    """Make writes that are durable when they return, and one that is not."""
     for name, flags in (("d", os.O_DSYNC), ("s", os.O_SYNC), ("plain", 0)):
         fd = os.open(root / name, flags | os.O_WRONLY | os.O_CREAT)
         os.write(fd, b"1")
@@ -122,7 +122,7 @@ def write_durably(root: Path, ctx: Ctx) -> None:
 
 
 def allocate(root: Path, ctx: Ctx) -> None:
-    """Every way to change a size."""
+    """Change file sizes in every possible way."""
     fd = os.open(root / "file", os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(fd, 10, 90)
     os.write(fd, b"x" * 50)
@@ -133,7 +133,7 @@ def allocate(root: Path, ctx: Ctx) -> None:
 
 
 def name_nothing(root: Path, ctx: Ctx) -> None:
-    """Calls with names that cannot be: they fail as they do without the recorder."""
+    """Make calls with invalid names. They must fail as they do without the recorder."""
     for attempt in (
         lambda: os.open("", os.O_CREAT | os.O_WRONLY),
         lambda: os.rename("", root / "file"),  # noqa: PTH104
@@ -148,7 +148,7 @@ def name_nothing(root: Path, ctx: Ctx) -> None:
 
 
 def speak_and_write(root: Path, ctx: Ctx) -> None:
-    """A word, a file, a word, a file, a word."""
+    """Print and write files in turn."""
     ctx.invoke("none")
     (root / "1").touch()
     ctx.invoke("one")
@@ -157,7 +157,7 @@ def speak_and_write(root: Path, ctx: Ctx) -> None:
 
 
 def write_in_threads(root: Path, ctx: Ctx) -> None:
-    """Two hundred writes of four threads."""
+    """Make two hundred writes in four threads."""
 
     def write(number: int) -> None:
         with (root / str(number)).open("wb", buffering=0) as file:
@@ -168,7 +168,7 @@ def write_in_threads(root: Path, ctx: Ctx) -> None:
 
 
 def create_in_threads(root: Path, ctx: Ctx) -> None:
-    """Four threads that all want to make the same files, and one of them does."""
+    """Let four threads create the same files; one of them succeeds for each file."""
 
     def create(number: int) -> None:
         for name in range(200):
@@ -188,7 +188,7 @@ def _in_threads(work: object) -> None:
 
 
 def write_in_forks(root: Path, ctx: Ctx) -> None:
-    """A child that is forked and goes on without a new program, between two calls of its parent."""
+    """Fork a child between two calls of its parent. The child runs no new program."""
     (root / "parent").touch()
     child = os.fork()
     if not child:
@@ -200,13 +200,13 @@ def write_in_forks(root: Path, ctx: Ctx) -> None:
 
 
 SHELL = "printf 12345 > one; (printf 67 > two); printf 8 >> one; mv two three"
-"""A program of several processes."""
+"""Run a program of several processes."""
 
 
 def write_in_programs(root: Path) -> None:
-    """Programs of their own, one below the other; run by `python -c` with the recorder in its environment."""
+    """Start programs from programs with `python -c`. Each has the recorder in its environment."""
     (root / "before").touch()
-    # The marks are not handed on: their descriptor becomes another file there.
+    # The descriptor for marks is not inherited; in the child its number belongs to another file.
     inner = "import os, sys; [os.write(os.open(str(n), os.O_CREAT | os.O_WRONLY), b'data') for n in range(9)]"
     subprocess.run([sys.executable, "-c", inner], check=True, cwd=root)
     subprocess.run(["/bin/sh", "-c", SHELL], check=True, cwd=root)
@@ -217,13 +217,13 @@ def write_in_programs(root: Path) -> None:
 
 
 def fail(root: Path, ctx: Ctx) -> None:
-    """An exception after a word."""
+    """Print a word, then raise an exception."""
     ctx.invoke("said")
     raise ValueError("on purpose")
 
 
 def hang(root: Path, ctx: Ctx) -> None:
-    """Never ends."""
+    """Run for ever."""
     signal.pause()
 
 
@@ -231,7 +231,7 @@ def hang(root: Path, ctx: Ctx) -> None:
 
 
 def note_errors(root: Path, ctx: Ctx) -> None:
-    """Three writes of ten bytes and their syncs; says for each what it came to."""
+    """Make three writes of ten bytes with a sync each, and print the result of each."""
     file = os.open(root / "file", os.O_RDWR | os.O_CREAT)
     for number in range(3):
         _note(ctx, "write", lambda at=10 * number: os.pwrite(file, b"0123456789", at))
@@ -247,7 +247,7 @@ def _note(ctx: Ctx, word: str, call: object) -> None:
 
 
 def each_kind(root: Path, ctx: Ctx) -> None:
-    """One call of each kind that can be made to fail."""
+    """Make one call of each kind that the laboratory can make fail."""
     os.chdir(root)
     file = os.open("file", os.O_RDWR | os.O_CREAT)
     os.write(file, b"data")
@@ -267,12 +267,12 @@ def each_kind(root: Path, ctx: Ctx) -> None:
 
 
 def write_elsewhere(root: Path, ctx: Ctx) -> None:
-    """A file, not below the root, though its name begins like the root's."""
+    """Write a file that is not below the root although its path begins with the root's."""
     Path(f"{root}-beside", "file").write_bytes(b"x")
 
 
 def cross_the_border(root: Path, ctx: Ctx) -> None:
-    """A file that comes from outside, and one that goes there."""
+    """Move one file into the root and one out of it."""
     beside = Path(f"{root}-beside")
     (beside / "came").write_bytes(b"x")
     (beside / "came").rename(root / "came")

@@ -1,4 +1,4 @@
-"""The files that a real bookie wrote, and the small vectors worked out by hand."""
+"""Files that a real bookie wrote, and small vectors made by hand."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FIXTURES = Path(__file__).parent.parent / "fixtures"
 GOLDEN = FIXTURES / "golden"
 SETS = sorted(path.name.removesuffix(".tar.xz") for path in (FIXTURES / "bookkeeper").glob("*.tar.xz"))
 
-# Cleaned up when the interpreter ends; unpacked once for all tests.
+# Unpacked once for all tests, and removed when the interpreter ends.
 _UNPACKED = TemporaryDirectory(prefix="bookkeeper-")
 
 
 @cache
 def bookie(name: str) -> Path:
-    """The directory of one set, unpacked: `bookie/`, `dumps/`, `manifest.json`."""
+    """Return the unpacked directory of one set: `bookie/`, `dumps/`, `manifest.json`."""
     with tarfile.open(FIXTURES / "bookkeeper" / f"{name}.tar.xz") as archive:
         archive.extractall(_UNPACKED.name, filter="data")
     return Path(_UNPACKED.name) / name
@@ -34,7 +34,7 @@ def entry_logs(name: str) -> list[Path]:
 
 
 def dump(name: str, what: str) -> list[dict[str, Any]]:
-    """What the real readers listed: one object per line."""
+    """Return the records that BookKeeper's readers listed, one JSON object per line."""
     path = bookie(name) / "dumps" / f"{what}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()]
 

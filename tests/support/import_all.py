@@ -1,4 +1,4 @@
-"""Imports every module of the packages it is told: an installed one may lack what a checkout has.
+"""Import every module of the given packages, because an installed package may lack files that a checkout has.
 
 python -P import_all.py PACKAGE ...
 """
@@ -11,7 +11,7 @@ from importlib import import_module
 
 
 def modules(package: str) -> list[str]:
-    """The names of all modules below the package, and its own."""
+    """Return the names of the package and of all modules below it."""
     found = pkgutil.walk_packages(import_module(package).__path__, f"{package}.")
     return [package, *(one.name for one in found if not one.name.endswith(".__main__"))]
 

@@ -1,10 +1,10 @@
-"""Numbers as runs of the crash laboratory leave them: a small one, and a large one that found things."""
+"""Made-up results of laboratory runs: a small one, and a large one with findings."""
 
 from __future__ import annotations
 
 from random import Random
 
-from recovery.crashlab.numbers import (
+from recovery.crashlab.judge.run_figures import (
     LabNumbers,
     LayerNumbers,
     MutantNumbers,
@@ -15,8 +15,8 @@ from recovery.crashlab.numbers import (
 )
 
 
-class Recording:
-    """A timeline in the making: the calls of a store with a journal, an entry log, a mark and an index."""
+class TimelineBuilder:
+    """Builds a timeline: the calls of a store with a journal, an entry log, a mark and an index."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -92,8 +92,8 @@ class Recording:
 
 
 def recorded(name: str, calls: int, seed: int = 1) -> WorkloadNumbers:
-    """A workload of at least so many calls."""
-    recording = Recording(seed)
+    """Make a recorded workload of at least this number of calls."""
+    recording = TimelineBuilder(seed)
     recording.found()
     number = 0
     while recording.calls < calls:
@@ -104,7 +104,7 @@ def recorded(name: str, calls: int, seed: int = 1) -> WorkloadNumbers:
 
 
 def small() -> LabNumbers:
-    """Ten seconds, nothing found, the layers complete that need no privileges."""
+    """A run of ten seconds without findings. The layers that need no privileges are complete."""
     return LabNumbers(
         "mystore",
         seed=1,
@@ -131,7 +131,7 @@ def small() -> LabNumbers:
 
 
 def clean() -> LabNumbers:
-    """Ten minutes in which everything ran and nothing was found."""
+    """A run of ten minutes in which every layer ran and nothing was found."""
     numbers = large()
     numbers.violations = []
     numbers.layers = [layer for layer in numbers.layers if layer.status is Status.COMPLETE]
@@ -148,7 +148,8 @@ def clean() -> LabNumbers:
 
 
 def large() -> LabNumbers:
-    """Ten minutes: violations, a layer cut short, one not run, a file not seen, a planted bug not found."""
+    """A run of ten minutes with violations, a layer cut short, one not run, an unseen file and an unfound
+    planted bug."""
     return LabNumbers(
         "ledgerstore",
         seed=20240817,

@@ -1,31 +1,31 @@
-"""Programs run in a worker of the laboratory as its layers run them: recorded, killed, failed, one by one."""
+"""Run programs in a worker of the laboratory as its layers do: record them, kill them, make calls fail."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from recovery.crashlab.crew import Crew
-from recovery.crashlab.oracles import NoHang
-from recovery.crashlab.preload import Orders
-from recovery.crashlab.profile import PROFILES
-from recovery.crashlab.spec import specify
+from recovery.crashlab.judge.oracles import NoHang
+from recovery.crashlab.model.profile import PROFILES
+from recovery.crashlab.record.preload import Orders
+from recovery.crashlab.run.spec import make_spec
+from recovery.crashlab.run.workers import WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
 
-    from recovery.crashlab.layers.task import Bench
-    from recovery.crashlab.programs import Program
-    from recovery.crashlab.running import Run
+    from recovery.crashlab.run.runner import ProgramRun
+    from recovery.crashlab.run.spec import Program
+    from recovery.crashlab.run.task import WorkerContext
 
 
 UNDISTURBED = Orders()
 
 
 def nothing(*_: object) -> dict[str, str]:
-    """A workload that does nothing, and a recovery that shows nothing."""
+    """Do nothing: an empty workload, or a recovery without content."""
     return {}
 
 
@@ -35,26 +35,26 @@ class _RunTask:
     root: Path
     orders: Orders
 
-    def work(self, bench: Bench) -> Iterator[Any]:
-        yield bench.runner.record(self.program, self.root, self.orders)
+    def work(self, context: WorkerContext) -> Iterator[Any]:
+        yield context.runner.record(self.program, self.root, self.orders)
 
 
 class Recorder:
-    """One worker, to record programs in. What it is given lies in modules that a new process can import."""
+    """One worker that records programs. The programs must be in modules that a new process can import."""
 
-    def __init__(self, patience_s: float = 60.0) -> None:
-        spec = specify(nothing, nothing, NoHang(patience_s), PROFILES["posix-strict"], 1, "programs")
-        self._crew = Crew(spec, 1)
+    def __init__(self, timeout_s: float = 60.0) -> None:
+        spec = make_spec(nothing, nothing, NoHang(timeout_s), PROFILES["posix-strict"], 1, "programs")
+        self._pool = WorkerPool(spec, 1)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._crew.__exit__(None, None, None)
+        self._pool.__exit__(None, None, None)
 
-    def run(self, program: Program, root: Path, orders: Orders = UNDISTURBED) -> Run:
-        """The program over that root, to its end or to what was ordered."""
+    def run(self, program: Program, root: Path, orders: Orders = UNDISTURBED) -> ProgramRun:
+        """Run the program on this root, to its end or to the ordered kill."""
         heard: list[Any] = []
-        self._crew.run([_RunTask(program, root, orders)], heard.append, lambda: None)
+        self._pool.run([_RunTask(program, root, orders)], heard.append, lambda: None)
         (run,) = heard
         return run  # type: ignore[no-any-return]

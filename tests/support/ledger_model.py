@@ -1,27 +1,26 @@
-"""What a store ought to show, as plain dicts: exact where it has answered, open where it has not.
+"""The content that a store must show, as plain dicts: exact for answered calls, open for unanswered ones.
 
-It predicts each id, length and last add confirmed by itself. A run is what one call has handed over; while it
-is not answered it *hangs*: an opening may show it or not, and what is shown once is there from then on.
-"""
+The model predicts each id, length and last add confirmed. A run is the entries of one call. While the call is
+not answered the run *hangs*: an opening may show it or not, and entries that were shown once must stay."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fact_promises import FactPromises
+from metadata_promises import FactPromises
 
-from storage.entry import NO_ENTRY, Entry
+from storage.entry.model import NO_ENTRY, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from promises import Ids, Seen
+    from store_promises import Ids, ObservedStore
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class ModelRun:
     """The entries of one call. `is_whole`: a crash leaves all of them or none."""
 
     entries: tuple[Entry, ...]
@@ -37,18 +36,29 @@ class LedgerModel:
 
     def __init__(self) -> None:
         self.there: dict[int, dict[int, Entry]] = defaultdict(dict)
-        """What must be there: answered, or shown."""
-        self.hanging: list[Run] = []
+        """Entries that must be there, because they were answered or shown."""
+        self.hanging: list[ModelRun] = []
         self.facts = FactPromises()
+        self.first_ids: dict[int, int] = {}
+        """The first entry of each truncated ledger. Entries before it are not in `there`."""
+        self.cutting: dict[int, set[int]] = defaultdict(set)
+        """For each ledger the truncations that were requested and not answered: a crash may leave each."""
+        self.going_together: list[frozenset[int]] = []
+        """Ledgers whose delete was requested in one call: all of them are there, or none is."""
+        self._before_first: dict[int, Entry] = {}
+        """The last entry of a truncated ledger, and the largest last add confirmed of those before it."""
         self.going: set[int] = set()
-        """Ledgers of which a delete was asked for: they may be there, or be gone with all they had."""
+        """Ledgers whose delete was requested and not answered: they are there completely, or gone
+        completely."""
         self._confirmed: dict[int, int] = {}
         self._last: dict[int, int] = {}
 
     # ── what is handed over ───────────────────────────────────────────────────────────────────────────
 
-    def appended(self, ledger_id: int, payloads: Sequence[bytes], whole_up_to: int, overhead: int) -> Run:
-        """Takes note of payloads that go behind everything that was handed over before."""
+    def appended(
+        self, ledger_id: int, payloads: Sequence[bytes], whole_up_to: int, overhead: int
+    ) -> ModelRun:
+        """Record payloads that were appended after everything passed before."""
         end, confirmed = self.end(ledger_id), self.last(ledger_id)
         entry_id, length = (NO_ENTRY, 0) if end is None else (end.entry_id, end.length)
         entries = []
@@ -58,21 +68,25 @@ class LedgerModel:
         size = sum(overhead + len(payload) for payload in payloads)
         return self.added(*entries, is_whole=size <= whole_up_to)
 
-    def added(self, *entries: Entry, is_whole: bool = True) -> Run:
-        """Takes note of entries that are on their way."""
-        run = Run(entries, is_whole)
+    def added(self, *entries: Entry, is_whole: bool = True) -> ModelRun:
+        """Record entries of a call that is not answered yet."""
+        run = ModelRun(entries, is_whole)
         self.hanging.append(run)
         return run
 
     def end(self, ledger_id: int) -> Entry | None:
-        """The newest copy of the ledger's last entry, hanging ones included."""
-        copies = dict(self.there.get(ledger_id, {}))
+        """The newest copy of the ledger's last entry, hanging and truncated ones included."""
+        cut = self._before_first.get(ledger_id)
+        copies = {} if cut is None else {cut.entry_id: cut}
+        copies |= self.there.get(ledger_id, {})
         copies |= {one.entry_id: one for one in self._hanging_entries() if one.ledger_id == ledger_id}
         return copies[max(copies)] if copies else None
 
     def said(self, ledger_id: int, entry_id: int) -> int:
-        """What a writer that never takes anything back confirms at least with that entry."""
+        """Return the least last add confirmed of that entry, because a writer's confirmations never go
+        back."""
         before = [*self.there.get(ledger_id, {}).values(), *self._hanging_entries()]
+        before += [cut for one, cut in self._before_first.items() if one == ledger_id]
         said = [
             one.last_add_confirmed
             for one in before
@@ -85,36 +99,60 @@ class LedgerModel:
 
     # ── what becomes of it ────────────────────────────────────────────────────────────────────────────
 
-    def answered(self, run: Run) -> None:
+    def answered(self, run: ModelRun) -> None:
         self.hanging.remove(run)
         for entry in run.entries:
-            self.there[entry.ledger_id][entry.entry_id] = entry
+            if entry.entry_id >= self.first_id(entry.ledger_id):
+                self.there[entry.ledger_id][entry.entry_id] = entry
 
-    def refused(self, run: Run) -> None:
-        """Nothing of it is there, but for what was shown."""
+    def truncated(self, ledger_id: int, before: int) -> None:
+        """Record that the entries before that one were truncated."""
+        self.cutting.pop(ledger_id, None)
+        if before <= self.first_id(ledger_id):
+            return
+        entries = self.there[ledger_id]
+        cut = [entries.pop(one) for one in sorted(entries) if one < before]
+        before_first = self._before_first.get(ledger_id)
+        if cut or before_first is not None:
+            last = cut[-1] if cut else before_first
+            assert last is not None
+            said = [one.last_add_confirmed for one in (*cut, *filter(None, [before_first]))]
+            self._before_first[ledger_id] = replace(last, last_add_confirmed=max(said))
+        self.first_ids[ledger_id] = before
+
+    def refused(self, run: ModelRun) -> None:
+        """Record that the run was refused: none of its entries is there, except those already shown."""
         self.hanging.remove(run)
 
     def erased(self, ledger_id: int) -> None:
-        """The ledger was deleted: nothing of it is there, and nothing hangs."""
+        """Record that the ledger was deleted: it has no entries, and none hang."""
         self.there.pop(ledger_id, None)
         self.hanging = [run for run in self.hanging if run.entries[0].ledger_id != ledger_id]
         self._confirmed.pop(ledger_id, None)
         self._last.pop(ledger_id, None)
+        self.first_ids.pop(ledger_id, None)
+        self.cutting.pop(ledger_id, None)
+        self._before_first.pop(ledger_id, None)
         self.facts.erase(ledger_id)
         self.going.discard(ledger_id)
 
     def shown(self, entry: Entry) -> None:
-        """The entry was read: it must be the newest that was answered, or a newer one that hangs."""
+        """Check an entry that was read: it must be the newest answered copy, or a newer one that hangs."""
         expected = self.there.get(entry.ledger_id, {}).get(entry.entry_id)
+        assert entry.entry_id >= self.first_id(entry.ledger_id), f"truncated, and shown: {entry}"
         if entry != expected:
             assert entry in list(self._hanging_entries()), f"shown {entry}, and expected {expected}"
             self.there[entry.ledger_id][entry.entry_id] = entry
 
-    def opened(self, seen: Seen) -> None:
-        """An opening shows this, and nothing hangs any more."""
-        for ledger_id in [one for one in self.going if not seen.shows(one)]:
+    def opened(self, seen: ObservedStore) -> None:
+        """Check and accept what an opening shows. After it nothing hangs."""
+        gone = {one for one in self.going if not seen.shows(one)}
+        for together in (one & set(self.ledgers()) for one in self.going_together):
+            assert gone & together in (set(), together), f"only {gone} of {together} are deleted"
+        for ledger_id in gone:
             self.erased(ledger_id)
-        self.going = set()
+        self.going, self.going_together = set(), []
+        self._settle_truncations(seen)
         wrong = list(self.facts.violations(seen.facts))
         assert not wrong, wrong
         self.facts.settle(seen.facts)
@@ -127,6 +165,14 @@ class LedgerModel:
         for ledger_id in {*self.ledgers(), *seen.ends}:
             self.check_end(ledger_id, *seen.ends.get(ledger_id, (None, NO_ENTRY)))
 
+    def _settle_truncations(self, seen: ObservedStore) -> None:
+        for ledger_id in {*self.first_ids, *seen.first_ids}:
+            found, answered = seen.first_ids.get(ledger_id, 0), self.first_id(ledger_id)
+            allowed = {answered, *(one for one in self.cutting[ledger_id] if one > answered)}
+            assert found in allowed, f"ledger {ledger_id} begins with {found}, and not with one of {allowed}"
+            self.truncated(ledger_id, found)
+        self.cutting.clear()
+
     def _answered(self) -> list[tuple[Ids, Entry]]:
         return [
             ((ledger_id, entry_id), entry)
@@ -135,18 +181,22 @@ class LedgerModel:
         ]
 
     def _check_order(self, entries: Mapping[Ids, Entry]) -> None:
-        """Of what hangs, what was handed over first is kept first; whole runs are kept whole."""
-        is_missing: Run | None = None
+        """Check that hanging runs are kept in the order of their calls, and atomic runs as a whole."""
+        is_missing: ModelRun | None = None
         copied: set[Ids] = set()
         kept = []
-        # From the newest: of an entry that was handed over twice only the newer copy can be seen.
+        # Newest first, because of an entry that was passed twice only the newer copy is visible.
         for run in reversed(self.hanging):
-            ids = {(one.ledger_id, one.entry_id): one for one in run.entries}
+            ids = {
+                (one.ledger_id, one.entry_id): one
+                for one in run.entries
+                if one.entry_id >= self.first_id(one.ledger_id)
+            }
             kept.append((run, [entries.get(one) == ids[one] for one in ids if one not in copied]))
             copied |= {one for one in ids if entries.get(one) == ids[one]}
         for run, shown in reversed(kept):
             assert not (is_missing and any(shown)), f"{run} is there, and the earlier {is_missing} is not"
-            assert not run.is_whole or len(set(shown)) < 2, f"all or nothing, and there in part: {run}"
+            assert not run.is_whole or len(set(shown)) < 2, f"only a part of an atomic run is there: {run}"
             assert shown == sorted(shown, reverse=True), f"there with gaps: {run}"
             is_missing = is_missing or (run if False in shown else None)
 
@@ -154,25 +204,30 @@ class LedgerModel:
 
     def ledgers(self) -> list[int]:
         with_entries = {ledger_id for ledger_id, entries in self.there.items() if entries}
-        return sorted(with_entries | self.facts.existing())
+        return sorted(with_entries | self.facts.existing() | self.first_ids.keys())
+
+    def first_id(self, ledger_id: int) -> int:
+        return self.first_ids.get(ledger_id, 0)
 
     def last(self, ledger_id: int) -> int:
-        return max(self.there.get(ledger_id, {}), default=NO_ENTRY)
+        return max(self.there.get(ledger_id, {}), default=self.first_id(ledger_id) - 1)
 
     def next_free(self, ledger_id: int) -> int:
         end = self.end(ledger_id)
         return 0 if end is None else end.entry_id + 1
 
     def last_add_confirmed(self, ledger_id: int) -> int:
-        """The largest: up to where nothing is missing, what the last entry says, what was said explicitly."""
+        """Return the largest of: the end of the gapless prefix, the last entry's confirmation, the explicit
+        one."""
         entries, explicit = self.there.get(ledger_id, {}), self.facts.of(ledger_id).confirmed
+        first = self.first_id(ledger_id)
         if not entries:
-            return explicit
-        first_missing = next(one for one in range(len(entries) + 1) if one not in entries)
+            return max(first - 1, explicit)
+        first_missing = next(one for one in range(first, first + len(entries) + 1) if one not in entries)
         return max(first_missing - 1, entries[max(entries)].last_add_confirmed, explicit)
 
     def in_a_row(self, ledger_id: int, first: int, last: int) -> list[Entry]:
-        """From the first on, up to the last or to one that is missing."""
+        """Return the entries from the first one on, up to the last or to the first gap."""
         entries, found = self.there.get(ledger_id, {}), []
         for entry_id in range(first, last + 1):
             if entry_id not in entries:
@@ -181,9 +236,9 @@ class LedgerModel:
         return found
 
     def check_end(self, ledger_id: int, last: int | None, confirmed: int) -> None:
-        """Exact, and never behind what it was."""
-        found, ids = (NO_ENTRY if last is None else last), self.there.get(ledger_id, {})
-        expected = max(ids, default=NO_ENTRY), self.last_add_confirmed(ledger_id)
+        """Check that the end is exact, and that it has not gone back."""
+        found = NO_ENTRY if last is None else last
+        expected = self.last(ledger_id), self.last_add_confirmed(ledger_id)
         assert (found, confirmed) == expected, f"ledger {ledger_id} ends {found, confirmed}, not {expected}"
         self.check_not_gone_back(ledger_id, found, confirmed)
 
@@ -196,6 +251,7 @@ class LedgerModel:
         self._last[ledger_id], self._confirmed[ledger_id] = last, confirmed
 
     def may_show(self, ledger_id: int) -> Collection[int]:
-        """Ids that are there or hang."""
+        """Return the ids that are there or hang."""
+        first = self.first_id(ledger_id)
         hanging = {one.entry_id for one in self._hanging_entries() if one.ledger_id == ledger_id}
-        return hanging | set(self.there.get(ledger_id, {}))
+        return {one for one in hanging if one >= first} | set(self.there.get(ledger_id, {}))

@@ -1,30 +1,30 @@
-"""The little store over real files, with an LMDB index of its tables; and the mistakes that a kill uncovers.
+"""The little store on real files with an LMDB index of its tables, and variants with mistakes that a kill
+uncovers.
 
-The index knows the records of every table. It is written before the mark that names the table: a reader
-finds through it whatever the mark promises.
-"""
+The index has the records of every table. It is written before the mark that names the table, so that readers
+find in it everything that the mark promises."""
 
 from __future__ import annotations
 
 import shutil
 from typing import TYPE_CHECKING
 
-import little_mistakes
+import little_store_bugs
 import lmdb
-from little_store import LittleStore, Unsound
+from little_store import Contradiction, LittleStore
 
-from storage.posix_files import PosixDirectory
+from storage.disk.posix import PosixDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from recovery.crashlab.history import Ctx
+    from recovery.crashlab.record.history import Ctx
 
 STREAM = "records"
 
 
 class IndexedStore(LittleStore):
-    """Below the root: the little store in `records`, the index in `index`."""
+    """A little store in `records` and its index in `index`, both below one root."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -43,7 +43,8 @@ class IndexedStore(LittleStore):
         return super()._recover()
 
     def _open_index(self) -> lmdb.Environment:
-        # A new environment is two pages that are nothing apart: under its name it must be whole.
+        # A new environment consists of two pages that are useless alone, so it gets its name when both are
+        # written.
         index = self._root / "index"
         if not index.exists():
             draft = self._root / "index.draft"
@@ -64,25 +65,25 @@ class IndexedStore(LittleStore):
         records = super()._read_table(generation)
         with self._index.begin() as transaction:
             if missing := [record for record in records if transaction.get(record) is None]:
-                raise Unsound(f"the index lacks {missing}")
+                raise Contradiction(f"the index lacks {missing}")
         return records
 
 
-class MarkBeforeData(little_mistakes.MarkBeforeData, IndexedStore):
+class MarkBeforeData(little_store_bugs.MarkBeforeData, IndexedStore):
     pass
 
 
-class OldRemovedBeforeMark(little_mistakes.OldRemovedBeforeMark, IndexedStore):
+class OldRemovedBeforeMark(little_store_bugs.OldRemovedBeforeMark, IndexedStore):
     pass
 
 
-class MarkInPlace(little_mistakes.MarkInPlace, IndexedStore):
+class MarkInPlace(little_store_bugs.MarkInPlace, IndexedStore):
     def __init__(self, root: Path) -> None:
         self._mark = None
         IndexedStore.__init__(self, root)
 
 
-class CarryTailOver(little_mistakes.CarryTailOver, IndexedStore):
+class CarryTailOver(little_store_bugs.CarryTailOver, IndexedStore):
     pass
 
 
@@ -108,7 +109,7 @@ STORES = {
 
 
 def one_sitting(root: Path, ctx: Ctx, store: str = "IndexedStore") -> None:
-    """Two records around a checkpoint, in a new store."""
+    """Append two records with a checkpoint between them, in a new store."""
     with STORES[store](root) as opened:
         _append(opened, ctx, "a1")
         opened.checkpoint()
@@ -116,7 +117,7 @@ def one_sitting(root: Path, ctx: Ctx, store: str = "IndexedStore") -> None:
 
 
 def three_sittings(root: Path, ctx: Ctx, store: str = "IndexedStore") -> None:
-    """What comes after a clean close, too."""
+    """Append in three sessions, with a clean close between them."""
     for names in (["a1", "a2", "a3"], ["b1", "b2"], ["c1", "c2", "c3", "c4"]):
         with STORES[store](root) as opened:
             _append(opened, ctx, names[0])
@@ -126,13 +127,13 @@ def three_sittings(root: Path, ctx: Ctx, store: str = "IndexedStore") -> None:
 
 
 def go_on(root: Path, ctx: Ctx, store: str = "IndexedStore") -> None:
-    """A record behind whatever is there."""
+    """Append a record after the existing ones."""
     with STORES[store](root) as opened:
         _append(opened, ctx, "later")
 
 
 def recover(root: Path, store: str = "IndexedStore") -> dict[tuple[str, str], bytes]:
-    """What a reader is shown: all records are one stream, each its own key."""
+    """Return what a reader sees: one stream with all records, each under its own key."""
     with STORES[store](root) as opened:
         return {(STREAM, record.decode(errors="replace")): record for record in opened.records}
 

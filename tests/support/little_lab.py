@@ -1,4 +1,4 @@
-"""The little store and its mistakes on real files, as programs for the laboratory."""
+"""The little store on real files, correct and with mistakes, as programs for the laboratory."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import little_indexed_store
-import little_mistakes
-from little_store import LittleStore, StoreFailed
+import little_store_bugs
+from little_store import LittleStore, LittleStoreFailed
 
 from recovery.crashlab import CrashLab
-from recovery.crashlab.oracles import DEFAULT, ContinueAfterRecovery, Idempotent
-from storage.posix_files import PosixDirectory
+from recovery.crashlab.judge.oracles import DEFAULT, ContinueAfterRecovery, Idempotent
+from storage.disk.posix import PosixDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from recovery.crashlab.history import Ctx
-    from recovery.crashlab.shown import Key
+    from recovery.crashlab.judge.outcome import Key
+    from recovery.crashlab.record.history import Ctx
 
 STREAM = "records"
 
 STORES: dict[str, type[LittleStore]] = {
     store.__name__: store
-    for store in vars(little_mistakes).values()
+    for store in vars(little_store_bugs).values()
     if isinstance(store, type) and issubclass(store, LittleStore)
 }
-"""The correct one, and each mistake."""
+"""The correct store, and one class for each mistake."""
 
 
 def sittings(root: Path, ctx: Ctx, store: str) -> None:
-    """Two sittings, with checkpoints between appends; an error ends a sitting, as it should."""
+    """Run two sessions with checkpoints between appends. An error ends a session, as it should."""
     for sitting in range(2):
         try:
             with STORES[store](PosixDirectory(root)) as opened:
@@ -39,7 +39,7 @@ def sittings(root: Path, ctx: Ctx, store: str) -> None:
                     _append(opened, ctx, b"%d.%d." % (sitting, number) + bytes([65 + number]) * size)
                     if number == 1:
                         opened.checkpoint()
-        except (OSError, StoreFailed):
+        except (OSError, LittleStoreFailed):
             continue
 
 
@@ -47,7 +47,7 @@ def _append(store: LittleStore, ctx: Ctx, record: bytes) -> None:
     token = ctx.invoke("add", STREAM, _name(record), record)
     try:
         store.append(record)
-    except (OSError, StoreFailed):
+    except (OSError, LittleStoreFailed):
         return  # not acknowledged; the client goes on with its next record
     ctx.ack(token)
 
@@ -57,13 +57,13 @@ def _name(record: bytes) -> str:
 
 
 def recover(root: Path, store: str) -> dict[Key, bytes]:
-    """Every record by its number, which it begins with."""
+    """Return every record by the number with which it begins."""
     with STORES[store](PosixDirectory(root)) as opened:
         return {(STREAM, _name(record)): record for record in opened.records}
 
 
 def go_on(root: Path, ctx: Ctx, store: str) -> None:
-    """Two records behind whatever is there."""
+    """Append two records after the existing ones."""
     with STORES[store](PosixDirectory(root)) as opened:
         for number in range(2):
             record = b"later.%d." % number + b"x" * 50
@@ -72,7 +72,7 @@ def go_on(root: Path, ctx: Ctx, store: str) -> None:
 
 
 def remember_interruptions(root: Path) -> dict[str, bool]:
-    """A recovery that shows for ever whether one before it was interrupted."""
+    """A wrong recovery: its result depends on whether an earlier recovery was interrupted."""
     began, directory = root / "began", os.open(root, os.O_RDONLY)
     if began.exists():
         (root / "interrupted").touch()
@@ -85,7 +85,7 @@ def remember_interruptions(root: Path) -> dict[str, bool]:
 
 
 def touch(root: Path, ctx: Ctx) -> None:
-    """Two files, durable one after the other."""
+    """Write two files, the second after the first is durable."""
     directory = os.open(root, os.O_RDONLY)
     for name in "ab":
         (root / name).touch()
@@ -94,7 +94,7 @@ def touch(root: Path, ctx: Ctx) -> None:
 
 
 def little_lab(store: str = "LittleStore", profile: str = "posix-strict", seed: int = 1) -> CrashLab:
-    """The laboratory around that store."""
+    """Make a laboratory for that store."""
     return CrashLab(
         {"sittings": partial(sittings, store=store)},
         partial(recover, store=store),
@@ -107,7 +107,7 @@ def little_lab(store: str = "LittleStore", profile: str = "posix-strict", seed: 
 
 
 def indexed_lab(store: str = "IndexedStore", seed: int = 1) -> CrashLab:
-    """The same around the one with an index."""
+    """Make a laboratory for the store with an index."""
     little = little_indexed_store
     return CrashLab(
         {"one sitting": partial(little.one_sitting, store=store)},

@@ -1,9 +1,8 @@
-"""A store small enough to read at a glance, with every rule of append-and-rename in it.
+"""A store small enough to read at a glance, with all rules of append and rename.
 
-Generation g is three things: `table-g`, the records known when it began; `log-g`, those appended since;
+Generation g consists of `table-g`, the records known when it began; `log-g`, the records appended since;
 and the `mark`, which names g. Each step that orders two durable facts is a method of its own, so that a
-mistake is one method overridden.
-"""
+test can plant a mistake by overriding one method."""
 
 from __future__ import annotations
 
@@ -15,23 +14,23 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.files import Directory, WriteFile
+    from storage.disk.files import Directory, WriteFile
 
 _FRAME = struct.Struct(">II")
-_HEAD = struct.Struct(">I4sQI")  # crc of what is behind it, magic, generation, count
+_HEAD = struct.Struct(">I4sQI")  # CRC of the following bytes, magic, generation, count
 _MAGIC = b"LITL"
 
 
-class StoreFailed(Exception):
+class LittleStoreFailed(Exception):
     """An earlier error has closed this store for writing."""
 
 
-class Unsound(Exception):
-    """What is durable contradicts itself."""
+class Contradiction(Exception):
+    """Durable files contradict each other."""
 
 
 class LittleStore:
-    """Records in the order they were appended; `records` is what a reader would be shown."""
+    """Records in the order in which they were appended. `records` is the content for readers."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -58,25 +57,27 @@ class LittleStore:
         self._lock.close()
 
     def append(self, record: bytes) -> None:
-        """The record is durable when this returns."""
+        """Append a record durably."""
         with self._latching():
             self._write_to_log(frame(record))
             self._sync_log()
             self.records.append(record)
 
     def checkpoint(self) -> None:
-        """Moves all records into a table, and begins an empty log."""
+        """Move all records into a table, and begin an empty log."""
         with self._latching():
             self._begin_generation()
 
     @contextmanager
     def _latching(self) -> Iterator[None]:
         if self._failed:
-            raise StoreFailed
+            raise LittleStoreFailed
         try:
             yield
         except OSError:
-            self._failed = True  # what the file holds is unknown now, and a second sync proves nothing
+            # The file's content is unknown now, because a second sync may succeed for bytes that the kernel
+            # dropped.
+            self._failed = True
             raise
 
     # --- appending ------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ class LittleStore:
     @property
     def _open_log(self) -> WriteFile:
         if self._log is None:
-            raise StoreFailed
+            raise LittleStoreFailed
         return self._log
 
     def _write_to_log(self, framed: bytes) -> None:
@@ -160,7 +161,7 @@ class LittleStore:
         _, count = self._parse_head("table", content)
         records = self._parse_frames(content[_HEAD.size :])
         if len(records) != count:
-            raise Unsound(f"table {generation} has {len(records)} of {count} records")
+            raise Contradiction(f"table {generation} has {len(records)} of {count} records")
         return records
 
     def _read_log(self, generation: int) -> list[bytes]:
@@ -174,14 +175,14 @@ class LittleStore:
 
     def _parse_head(self, name: str, content: bytes) -> tuple[int, int]:
         if len(content) < _HEAD.size:
-            raise Unsound(f"{name} is short")
+            raise Contradiction(f"{name} is short")
         crc, magic, generation, count = _HEAD.unpack_from(content)
         if magic != _MAGIC or crc != zlib.crc32(content[4 : _HEAD.size]):
-            raise Unsound(f"{name} has a bad head")
+            raise Contradiction(f"{name} has a bad head")
         return generation, count
 
     def _parse_frames(self, content: bytes) -> list[bytes]:
-        """The records up to the first that is not whole: behind it is the torn tail."""
+        """Return the records before the torn tail, which begins at the first incomplete record."""
         records, offset = [], 0
         while offset + _FRAME.size <= len(content):
             size, crc = _FRAME.unpack_from(content, offset)

@@ -1,4 +1,4 @@
-"""LMDB's file as it is after each of some commits, and what a walk of its own finds in it."""
+"""LMDB's file after each of some commits, and the pages that a walk over the file finds."""
 
 from __future__ import annotations
 
@@ -8,58 +8,57 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import lmdb
-from memory import MemoryFile
+from memory_files import MemoryFile
 
-from storage import lmdb_walk, page_sums
-from storage.codec import lmdb_meta
-from storage.index_state import IndexState
-from storage.lmdb_index import LmdbIndex
-from storage.lmdb_place import LmdbPlace
-from storage.page_sums import Head
-from storage.posix_files import PosixDirectory
-from storage.row import LedgerRow
+from storage.disk.posix import PosixDirectory
+from storage.entry.ledger_record import LedgerRecord
+from storage.index.lmdb import meta_format, page_checksums, page_walk
+from storage.index.lmdb.directory import LmdbIndexDirectory
+from storage.index.lmdb.index import LmdbIndex
+from storage.index.lmdb.page_checksums import CurrentMeta
+from storage.index.state import IndexState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from storage.files import ReadFile
-    from storage.lmdb_index import LmdbChange
+    from storage.disk.files import ReadFile
+    from storage.index.lmdb.index import LmdbChange
 
 PAGE = 4096
 
 
-class Switching(MemoryFile):
-    """A file that may become another."""
+class SwitchingFile(MemoryFile):
+    """A file whose content can be replaced while it is open."""
 
     def become(self, data: bytes) -> None:
         self._data = data
 
 
-def head_of(data: ReadFile) -> Head:
-    head = page_sums.read_head(data)
-    assert isinstance(head, Head), head
+def head_of(data: ReadFile) -> CurrentMeta:
+    head = page_checksums.read_current_meta(data)
+    assert isinstance(head, CurrentMeta), head
     return head
 
 
 def live_pages(data: ReadFile) -> dict[int, int]:
-    """Each page that LMDB's file leads to, with its CRC-32C: found by a walk over all of them."""
+    """Return each page that is reachable in LMDB's file with its CRC-32C, found by a walk over all pages."""
     head = head_of(data)
-    found = lmdb_walk.walk(
-        data, head.meta.page_size, head.meta.last_page, head.trees, lmdb_walk.nothing_known
+    found = page_walk.walk(
+        data, head.meta.page_size, head.meta.last_page, head.trees, page_walk.nothing_known
     )
-    assert isinstance(found, lmdb_walk.Found), found
+    assert isinstance(found, page_walk.WalkedPages), found
     return found.sums
 
 
 @cache
 def images(seed: int, commits: int) -> tuple[bytes, ...]:
-    """The file after each commit of a random history; the first is an index without content."""
+    """Return the file after each commit of a random history. The first one is an empty index."""
     return tuple(_images(Random(seed), commits))
 
 
 def _images(dice: Random, commits: int) -> Iterator[bytes]:
     with TemporaryDirectory() as path:
-        place = LmdbPlace(PosixDirectory(path), path, 1 << 20)
+        place = LmdbIndexDirectory(PosixDirectory(path), path, 1 << 20)
         draft = place.draft()
         with draft.change() as change:
             change.commit(IndexState())
@@ -77,7 +76,7 @@ def _images(dice: Random, commits: int) -> Iterator[bytes]:
 def fill(
     change: LmdbChange, dice: Random, ledgers: int = 40, counts: Sequence[int] = (1, 20, 126, 300, 3000)
 ) -> None:
-    """Some of everything that a change may do."""
+    """Make changes of every kind."""
     if dice.random() < 0.5:
         change.remove(dice.sample(range(ledgers), dice.randrange(ledgers)))
     for ledger_id in dice.sample(range(ledgers), dice.randrange(1, 8)):
@@ -86,7 +85,7 @@ def fill(
     if dice.random() < 0.5:
         size = dice.choice([10, 10 * max(counts)])
         change.put_rows(
-            LedgerRow(one, dice.randrange(99), explicit_lac=dice.randbytes(size))
+            LedgerRecord(one, dice.randrange(99), explicit_lac=dice.randbytes(size))
             for one in dice.sample(range(ledgers), 3)
         )
 
@@ -100,17 +99,17 @@ def some_entries(dice: Random, counts: Sequence[int]) -> Sequence[int]:
 
 
 def number_of(image: bytes) -> int:
-    """The transaction that counts."""
-    metas = [lmdb_meta.decode(image[at : at + lmdb_meta.SIZE]) for at in (0, PAGE)]
-    return max(meta.number for meta in metas if isinstance(meta, lmdb_meta.Meta))
+    """Return the number of the newest committed transaction."""
+    metas = [meta_format.decode(image[at : at + meta_format.SIZE]) for at in (0, PAGE)]
+    return max(meta.number for meta in metas if isinstance(meta, meta_format.Meta))
 
 
 def opened(path: str) -> LmdbIndex:
-    """The index in that directory."""
-    index = LmdbPlace(PosixDirectory(path), path, 1 << 20).open()
+    """Open the index in that directory."""
+    index = LmdbIndexDirectory(PosixDirectory(path), path, 1 << 20).open()
     assert isinstance(index, LmdbIndex), index
     return index
 
 
 unsynced = partial(lmdb.Environment, sync=False)
-"""Stands in for `lmdb.open` where nothing is to be kept: the same file, in a tenth of the time."""
+"""Open LMDB without syncs, for tests whose files need not survive: the same file in a tenth of the time."""

@@ -1,8 +1,8 @@
-"""What a bookie makes of a directory: its rules and nothing of what we know. A stand-in for the real one.
+"""A stand-in for a real bookie: it reads a directory by BookKeeper's rules, without seals, notes and
+tombstones.
 
-Its tools scan every journal and every log. Then its index of ledgers is emptied, and it is started: it
-replays from its mark on, and knows the ledgers whose keys it finds there.
-"""
+Its tools scan every journal and every log. Then its index of ledgers is emptied and the bookie starts: it
+replays from its mark on, and knows the ledgers whose keys it finds there."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from storage import filenames
-from storage.codec import entry as entry_codec
-from storage.entry_logs import log_ids
-from storage.journals import journal_ids
+from store_internals import Engine
+
+from storage.disk import filenames
+from storage.entry import format as entry_format
+from storage.entrylog.log_set import log_ids
+from storage.journal.journal_set import journal_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from recovery.founding import Layout
-    from storage.files import Directory
+    from recovery.directory.layout import Layout
+    from storage.disk.files import Directory
     from storage.store import Store
 
 _LENGTH = struct.Struct(">i")
@@ -27,11 +29,11 @@ _MARK = struct.Struct(">qq")
 _LOG_START, _JOURNAL_START = 1024, 512
 _PADDING, _KEY, _FENCE, _EXPLICIT_LAC = -0x100, -0x1000, -0x2000, -0x8000
 _META_LEDGER = -1
-_IDS_SIZE = entry_codec.IDS.size
+_IDS_SIZE = entry_format.IDS.size
 
 
 @dataclass
-class Shown:
+class NaiveLedger:
     """One ledger."""
 
     entries: dict[int, bytes] = field(default_factory=dict)
@@ -41,55 +43,56 @@ class Shown:
 
 
 @dataclass
-class Bookie:
+class NaiveBookie:
     """A bookie that has been started."""
 
-    ledgers: dict[int, Shown] = field(default_factory=dict)
+    ledgers: dict[int, NaiveLedger] = field(default_factory=dict)
     scanned: set[int] = field(default_factory=set)
-    """The ledgers that its tools have found anywhere."""
+    """The ledgers that its tools have found in any file."""
     replayed_entries: int = 0
-    """Without any it would not write down what it knows of the ledgers."""
+    """The entries that it has replayed. Without any it would not write its ledgers' keys and fences to its
+    index."""
 
 
-class Refused(AssertionError):
+class StartRefused(AssertionError):
     """The bookie does not start."""
 
 
-def start(layout: Layout) -> Bookie:
-    """A bookie on that directory, whose index its tools have made."""
+def start(layout: Layout) -> NaiveBookie:
+    """Start a bookie on that directory. Its tools make the index."""
     for name in ("ledgers", "locations"):
         if name not in layout.ledgers.names():
-            raise Refused(f"its tools find no directory {name}")
+            raise StartRefused(f"its tools find no directory {name}")
     located: dict[int, dict[int, bytes]] = {}
     for log_id in log_ids(layout.ledgers):
         for data in _scanned(_content(layout.ledgers, filenames.entry_log(log_id))):
-            ledger_id, entry_id = entry_codec.IDS.unpack_from(data)
+            ledger_id, entry_id = entry_format.IDS.unpack_from(data)
             located.setdefault(ledger_id, {})[entry_id] = data
-    bookie = Bookie(scanned=set(located))
+    bookie = NaiveBookie(scanned=set(located))
     for journal_id in journal_ids(layout.journal):
         for data in _records(_content(layout.journal, filenames.journal(journal_id)), 0):
-            bookie.scanned.add(entry_codec.IDS.unpack_from(data)[0])
+            bookie.scanned.add(entry_format.IDS.unpack_from(data)[0])
     _replay(layout, bookie)
     for ledger_id, shown in bookie.ledgers.items():
         shown.entries = {**located.get(ledger_id, {}), **shown.entries}
     return bookie
 
 
-def _replay(layout: Layout, bookie: Bookie) -> None:
+def _replay(layout: Layout, bookie: NaiveBookie) -> None:
     marked_id, offset = _MARK.unpack_from(_content(layout.ledgers, filenames.LAST_MARK))
     replayed = [one for one in journal_ids(layout.journal) if one >= marked_id]
     if marked_id > 0 and replayed[:1] != [marked_id]:
-        raise Refused(f"Recovery log {marked_id} is missing")
+        raise StartRefused(f"Recovery log {marked_id} is missing")
     for journal_id in replayed:
         data = _content(layout.journal, filenames.journal(journal_id))
         for record in _records(data, offset if journal_id == marked_id else 0):
             _take(bookie, record)
 
 
-def _take(bookie: Bookie, record: bytes) -> None:
-    ledger_id, entry_id = entry_codec.IDS.unpack_from(record)
+def _take(bookie: NaiveBookie, record: bytes) -> None:
+    ledger_id, entry_id = entry_format.IDS.unpack_from(record)
     if entry_id == _KEY:
-        bookie.ledgers.setdefault(ledger_id, Shown()).master_key = record[_IDS_SIZE + _LENGTH.size :]
+        bookie.ledgers.setdefault(ledger_id, NaiveLedger()).master_key = record[_IDS_SIZE + _LENGTH.size :]
     shown = bookie.ledgers.get(ledger_id)
     if shown is None:
         return  # "deleted": it has no key
@@ -103,7 +106,7 @@ def _take(bookie: Bookie, record: bytes) -> None:
 
 
 def _records(data: bytes, start: int) -> Iterator[bytes]:
-    """A journal's records: to the first length that is zero, or more than there is."""
+    """Yield a journal's records up to the first length that is zero or exceeds the file."""
     at = start or _JOURNAL_START
     while at + _LENGTH.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, at)
@@ -112,17 +115,17 @@ def _records(data: bytes, start: int) -> Iterator[bytes]:
             at += 2 * _LENGTH.size + length
             continue
         if length < 0:
-            raise Refused("Invalid record found with negative length")
+            raise StartRefused("Invalid record found with negative length")
         if length == 0 or at + _LENGTH.size + length > len(data):
             return
         if length < _IDS_SIZE:
-            raise Refused("BufferUnderflowException")
+            raise StartRefused("BufferUnderflowException")
         yield data[at + _LENGTH.size : at + _LENGTH.size + length]
         at += _LENGTH.size + length
 
 
 def _scanned(data: bytes) -> Iterator[bytes]:
-    """A log's entries, whatever lies between them."""
+    """Yield a log's entries, and skip everything between them."""
     at = _LOG_START
     while at + _LENGTH.size + _IDS_SIZE <= len(data):
         (size,) = _LENGTH.unpack_from(data, at)
@@ -132,7 +135,7 @@ def _scanned(data: bytes) -> Iterator[bytes]:
         record = data[at + _LENGTH.size : at + _LENGTH.size + size]
         if len(record) < size:
             return
-        if entry_codec.IDS.unpack_from(record)[0] != _META_LEDGER:
+        if entry_format.IDS.unpack_from(record)[0] != _META_LEDGER:
             yield record
         at += _LENGTH.size + size
 
@@ -142,13 +145,13 @@ def _content(directory: Directory, name: str) -> bytes:
         return file.read(0, file.size())
 
 
-def as_we_show(store: Store) -> dict[int, Shown]:
-    """The same of a store of ours."""
-    bookie, registry = store.bookie, store._parts.registry
+def as_we_show(store: Store) -> dict[int, NaiveLedger]:
+    """Return the content of a store of ours in the same form."""
+    bookie, engine = store.bookie, Engine(store)
     shown = {}
     for ledger_id in store.ledgers():
-        row = registry.of(ledger_id)
+        row = engine.row(ledger_id)
         ids = [entry_id for some in bookie.entry_ids(ledger_id) for entry_id in some]
         entries = {entry_id: bookie.read(ledger_id, entry_id) for entry_id in ids}
-        shown[ledger_id] = Shown(entries, row.fenced, row.master_key, row.explicit_lac)
+        shown[ledger_id] = NaiveLedger(entries, row.fenced, row.master_key, row.explicit_lac)
     return shown

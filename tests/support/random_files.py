@@ -1,4 +1,4 @@
-"""Random programs that change files: real ones for the recorder, and their like on a simulated disk."""
+"""Random programs that change files: real ones for the recorder, and similar ones on a simulated disk."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from recovery.crashlab.history import Ctx
-    from storage.files import Directory, WriteFile
+    from recovery.crashlab.record.history import Ctx
+    from storage.disk.files import Directory, WriteFile
 
 STEPS = 400
 _NO_FILE = 9999
 
 
 def churn(root: Path, ctx: Ctx, seed: int) -> None:
-    """Four hundred calls: names move, are linked, replaced, removed; sizes change; files stay open."""
+    """Make four hundred calls: move, link, replace and remove names, change sizes, and keep files open."""
     program = _Churn(root, Random(seed))
     for _ in range(STEPS):
         program.step()
 
 
 class _Churn:
-    """One such program; what cannot be done at the moment fails, as it would for anybody."""
+    """One random program. Calls that are impossible at the moment fail, as they should."""
 
     def __init__(self, root: Path, draw: Random) -> None:
         self._root, self._draw = root, draw
@@ -56,7 +56,7 @@ class _Churn:
         return self._draw.choice(found)
 
     def _name(self) -> Path:
-        """One that may be there or not."""
+        """Return a random name, which may exist or not."""
         return self._directory() / self._draw.choice("abcdef")
 
     def _there(self) -> Path:
@@ -117,7 +117,7 @@ class _Churn:
             os.close(fd)
 
     def _replace(self) -> None:
-        """As the careful do it: a draft, synced, under its name."""
+        """Replace a file safely: write a draft, sync it, rename it."""
         draft, name = self._root / "draft", self._name()
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
@@ -129,7 +129,7 @@ class _Churn:
 
 
 def churn_simulated(root: Directory, seed: int) -> None:
-    """The same in the words that `storage.files` has."""
+    """Make similar calls with the verbs of `storage.disk.files`."""
     draw = Random(seed)
     files: list[WriteFile] = []
     directories = [root]

@@ -1,4 +1,4 @@
-"""Our journals at random: sound, damaged, or with a mistake in a seal whose checksum is right."""
+"""Random journals of ours: sound, damaged, or with a wrong seal field and a right checksum."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 from hypothesis import strategies as st
-from journals import OurJournal, entry_record
-from memory import MemoryFile
-from mutations import mutated
+from journal_builder import OurJournal, entry_record
+from memory_files import MemoryFile
+from random_damage import mutated
 
-from storage.codec import journal as codec
-from storage.codec import seal as seal_codec
-from storage.codec.seal import GroupFlag
-from storage.journal_reader import JournalReader
-from storage.position import JournalPosition
-from storage.window import Window
+from storage.disk.buffered import Window
+from storage.entry.position import JournalPosition
+from storage.journal import format as journal_format
+from storage.journal import seal as journal_seal
+from storage.journal.reader import JournalReader
+from storage.journal.seal import GroupFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 JOURNAL_ID = 5
 CHUNK_SIZES = st.sampled_from([600, 5000, 1 << 20])
-"""A small window ends everywhere: inside a length word, a record, a padding, a seal."""
+"""Sizes of read windows. A small window ends inside length words, records, padding and seals."""
 
 _SPECIALS = (
-    codec.encode_ledger_key(1, b"k" * 20),
-    codec.encode_fence(2),
-    codec.encode_explicit_lac(3, b"p" * 20),
-    codec.encode_record(struct.pack(">qq", 1, -7)),
+    journal_format.encode_ledger_key(1, b"k" * 20),
+    journal_format.encode_fence(2),
+    journal_format.encode_explicit_lac(3, b"p" * 20),
+    journal_format.encode_record(struct.pack(">qq", 1, -7)),
 )
 _UNREADABLE = (
     struct.pack(">iqq", 16, -1, 5),
-    codec.encode_record(struct.pack(">qqi", 1, codec.LEDGER_KEY, 5)),
+    journal_format.encode_record(struct.pack(">qqi", 1, journal_format.LEDGER_KEY, 5)),
 )
 _FLAGS = st.sampled_from([GroupFlag.NONE, GroupFlag.NONE, GroupFlag.ATOMIC])
 
 
 class Sample:
-    """A journal and the places in it at which a group begins or ends."""
+    """A journal, and the offsets at which its groups begin and end."""
 
     def __init__(self, data: bytes, places: list[int]) -> None:
         self.data = data
         self.places = places
 
     def __repr__(self) -> str:
-        """Without the zeros: a report of the whole file is refused as too long."""
+        """Leave the zeros out, because pytest refuses to print the whole file."""
         return f"Sample({len(self.data)} bytes, {self.data.rstrip(bytes(1))[:1000]!r}, {self.places})"
 
     def reader(self, chunk_size: int = 1 << 20) -> JournalReader:
@@ -55,18 +55,18 @@ class Sample:
 
 
 def reader(data: bytes, chunk_size: int = 1 << 20) -> JournalReader:
-    """Reads through a window of that size."""
+    """Make a reader with a window of that size."""
     opened = JournalReader(MemoryFile(data), JOURNAL_ID)
     opened.window = Window(MemoryFile(data), chunk_size)
     return opened
 
 
 def reseal(data: bytearray, start: int, end: int, offset: int, field: bytes) -> None:
-    """Another field in the seal of the group, and the checksum that belongs to it."""
-    place = end - seal_codec.SIZE + offset
+    """Change a field in a group's seal, and make the checksum match."""
+    place = end - journal_seal.SIZE + offset
     data[place : place + len(field)] = field
-    checksum = crc32c(bytes(data[start : end - seal_codec.CHECKSUM_SIZE]))
-    data[end - seal_codec.CHECKSUM_SIZE : end] = struct.pack(">I", checksum)
+    checksum = crc32c(bytes(data[start : end - journal_seal.CHECKSUM_SIZE]))
+    data[end - journal_seal.CHECKSUM_SIZE : end] = struct.pack(">I", checksum)
 
 
 MISTAKES: dict[str, tuple[int, Callable[[int], bytes]]] = {
@@ -81,7 +81,7 @@ MISTAKES: dict[str, tuple[int, Callable[[int], bytes]]] = {
     "durable to": (48, lambda _: struct.pack(">q", -1)),
     "count": (56, lambda _: struct.pack(">I", 99)),
 }
-"""What the seal says wrongly: where in it, and what."""
+"""The offset of the wrong field in the seal, and its value."""
 
 
 @st.composite
@@ -95,8 +95,9 @@ def records(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def sound(draw: st.DrawFn) -> Sample:
-    """A journal with nothing wrong: 512 or 4096, plain and atomic groups, some empty, zeros behind or not."""
-    journal = OurJournal(JOURNAL_ID, alignment=draw(st.sampled_from(seal_codec.ALIGNMENTS)))
+    """Make a sound journal: alignment 512 or 4096, plain and atomic groups, some empty, with or without zeros
+    at the end."""
+    journal = OurJournal(JOURNAL_ID, alignment=draw(st.sampled_from(journal_seal.ALIGNMENTS)))
     places = [512, journal.end]
     for group in draw(st.lists(st.lists(records(), max_size=6), max_size=6)):
         durable = draw(
@@ -110,7 +111,7 @@ def sound(draw: st.DrawFn) -> Sample:
 
 @st.composite
 def unsound(draw: st.DrawFn) -> Sample:
-    """A journal with one of everything that may be wrong; now and then with nothing."""
+    """Make a journal with one random defect, and sometimes with none."""
     sample = draw(sound())
     data = bytearray(sample.data)
     for _ in range(draw(st.integers(0, 2))):
@@ -121,9 +122,9 @@ def unsound(draw: st.DrawFn) -> Sample:
                 offset, field = MISTAKES[draw(st.sampled_from(sorted(MISTAKES)))]
                 reseal(data, start, end, offset, field(start))
             case 2 if number > 0:
-                data[end - seal_codec.SIZE : end] = bytes(seal_codec.SIZE)
+                data[end - journal_seal.SIZE : end] = bytes(journal_seal.SIZE)
             case 3:
-                data[start:start] = draw(st.sampled_from([seal_codec.encode_atomic_mark(), *_UNREADABLE]))
+                data[start:start] = draw(st.sampled_from([journal_seal.encode_atomic_mark(), *_UNREADABLE]))
             case 4:
                 del data[draw(st.integers(start, end)) :]
             case _:

@@ -1,8 +1,9 @@
-"""The real store on a simulated disk, played by one thread: a seed says who goes on next, and what breaks.
+"""The real store on a simulated disk, run by one thread. A seed decides which part continues next, and what
+fails.
 
-Nothing of the store is replaced but its surroundings: workers are stepped, turns are played stage by stage,
-salts and ids come from the seed. A step that would wait for another piece of work is not taken before that
-is done, for nobody could do it meanwhile.
+Only the store's platform is replaced: workers are stepped, turns run stage by stage, and salts and ids come
+from the seed. A step that would wait for another piece of work is not taken until that work is done, because
+there is no other thread that could do it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from file_index import FileIndexPlace
-from promises import PASSWORDS, Promises, look
+from store_internals import Engine, used_bytes
+from store_promises import PASSWORDS, StorePromises, look
 
 from recovery.crashlab import (
     FailedSync,
@@ -31,71 +33,76 @@ from recovery.crashlab import (
     Tearing,
     When,
 )
-from recovery.founding import Layout
-from recovery.opening import Opening, Surroundings
-from recovery.proving.crew import Hand
-from storage.codec import entry as entry_codec
-from storage.codec import record as record_codec
-from storage.codec.digest import Digester
-from storage.codec.digest import digester as digester_of
+from recovery.directory.layout import Layout
+from recovery.opening.assembly import Platform
+from recovery.opening.open_store import Opening
+from recovery.proving.stepped_workers import ManualWorker
+from storage.commit.pending import (
+    PendingDelete,
+    PendingEntries,
+    PendingFence,
+    PendingLac,
+    ReplicaEntry,
+)
 from storage.config import StoreConfig
-from storage.entry import DigestType, Entry
+from storage.entry import format as entry_format
+from storage.entry import record_format
+from storage.entry.digest import Digester
+from storage.entry.digest import digester as digester_of
+from storage.entry.model import DigestType, Entry
+from storage.entry.read_result import Damaged
 from storage.errors import DiskFull, LedgerFenced, StoreError, StoreFailed
-from storage.grouping import Deletion
-from storage.outcome import Damaged
-from storage.request import access_of
-from storage.warden import confirmation_of, deletion_of, fence_of
+from storage.validation import access_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from promises import Seen
+    from store_promises import ObservedStore
 
     from recovery.crashlab import Fate, Fault
-    from storage.access import Access
-    from storage.grouping import Load, Statement
+    from storage.commit.pending import ControlRecord, DeleteGroup, PendingGroup
+    from storage.entry.credentials import Access
+    from storage.ledgers.state import LedgerState
+    from storage.runtime.worker import Pause, Worker
     from storage.store import Store
-    from storage.tail import Run, Tail
-    from storage.turnstile import Turn
-    from storage.worker import Pause, Worker
 
 STORE_ID = "00112233445566778899aabbccddeeff"
 DELETED = (7, 20, 21)
-"""The ledgers that are fenced and deleted, and made again, each time perhaps with another digest."""
+"""The ledgers that are fenced, deleted and created again, perhaps with another digest type."""
 
 LEDGERS = (1, 2, 3, *DELETED, 1 << 40)
 REPLICA = 9
-"""The ledger whose entries come with ids of their own."""
+"""The ledger to which entries are added with given ids."""
 
 
-class Broken(AssertionError):
-    """What the store promises does not hold."""
+class PromiseBroken(AssertionError):
+    """A promise of the store does not hold."""
 
 
-# ── surroundings ──────────────────────────────────────────────────────────────────────────────────────────
+# ── platform ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-class SteppedWorker(Hand):
-    """A worker that goes on when the scheduler says so."""
+class SteppedWorker(ManualWorker):
+    """A worker that the scheduler steps."""
 
     def play(self) -> None:
-        """One step. A pause is over whenever the scheduler comes back."""
+        """Run one step. A pause ends when the scheduler steps the worker again."""
         self.step()
         self.elapse()
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What kind of disk and store a seed plays with."""
+class WorldShape:
+    """The kind of disk and store of one seed."""
 
     sector_size: int
     tearing: Tearing
     config: StoreConfig
 
 
-def shape_of(seed: int) -> Shape:
-    """Mostly 4096 throughout; groups that share a sector only where no sector is torn in two."""
+def world_shape(seed: int) -> WorldShape:
+    """Choose mostly 4096 for all sizes. Groups share a sector only if sectors are not torn."""
     dice = Random(f"shape {seed}")
     sector_size, alignment = dice.choice([(4096, 4096)] * 6 + [(512, 4096)] * 2 + [(512, 512)] * 2)
     config = StoreConfig(
@@ -110,52 +117,57 @@ def shape_of(seed: int) -> Shape:
         throttle_timeout_s=0,
         checkpoint_interval_s=dice.choice([None, 60.0]),
         idle_seal_s=dice.choice([None, 1.0]),
+        space_reserve=0,
+        space_min_free=0,
     )
-    return Shape(sector_size, dice.choice(list(Tearing)), config)
+    return WorldShape(sector_size, dice.choice(list(Tearing)), config)
 
 
 @dataclass(frozen=True, slots=True)
-class Sitting:
-    """A store, open, with its workers."""
+class SteppedSession:
+    """An open store with its workers."""
 
     store: Store
     workers: Sequence[SteppedWorker]
 
 
 def _none(_: str) -> bool:
-    """No finding is expected of a disk that forgets and tears and does not rot."""
+    """Expect no findings, because the simulated disk forgets and tears writes, but does not rot."""
     return False
 
 
-def sit_down(
+def open_session(
     disk: SimulatedDisk, config: StoreConfig, dice: Random, is_expected: Callable[[str], bool] = _none
-) -> Sitting:
-    """Opens the store that is on the disk, or makes one."""
+) -> SteppedSession:
+    """Open the store on the disk, or create one."""
     workers: list[SteppedWorker] = []
 
-    def hire(name: str, step: Callable[[], Pause], on_failure: Callable[[BaseException], None]) -> Worker:
+    def new_worker(
+        name: str, step: Callable[[], Pause], on_failure: Callable[[BaseException], None]
+    ) -> Worker:
         workers.append(SteppedWorker(name, step, on_failure))
         return workers[-1]
 
     ticks = count()
-    surroundings = Surroundings(
-        hire, nullcontext, lambda: dice.getrandbits(64), lambda: STORE_ID, lambda: float(next(ticks))
+    platform = Platform(
+        new_worker, nullcontext, lambda: dice.getrandbits(64), lambda: STORE_ID, lambda: float(next(ticks))
     )
     layout = Layout(disk.root())
-    # Every other time with smaller tables than those that have filled the journals: a long replay.
+    # Every second opening has smaller tables than the run that filled the journals, so that the replay is
+    # long.
     if len(disk.trace) % 2:
         config = replace(config, memtable_size_max=config.memtable_size_max // 3)
-    store = Opening(layout, FileIndexPlace(layout.ledgers), config, surroundings).run()
+    store = Opening(layout, FileIndexPlace(layout.ledgers), config, platform).run()
     if not all(map(is_expected, store.opened.findings)) or store.opened.unknown:
-        raise Broken(f"an opening without rot has findings: {store.opened}")
-    return Sitting(store, workers)
+        raise PromiseBroken(f"an opening without rot has findings: {store.opened}")
+    return SteppedSession(store, workers)
 
 
 # ── the world ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Trouble(Enum):
-    """What may happen to a world beside adds, checkpoints and closes."""
+    """The events in a world beside adds, checkpoints and closes."""
 
     REOPENINGS = "the process ends and begins again, between two steps"
     CRASHES = "kills and power cuts at any operation, in openings too"
@@ -164,14 +176,23 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """Something about a ledger on its way."""
+    """A fence, confirmation or delete that is not answered yet."""
 
-    what: Statement | Deletion
+    what: ControlRecord | PendingDelete
     answer: Callable[[], None]
     refuse: Callable[[], None] = lambda: None
 
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether a delete that a commit has decided is not over: it goes through two more groups."""
+        if not isinstance(self.what, PendingDelete) or self.what.delete_group is None or self.what.is_done:
+            return False
+        return self.what.delete_group.erasure is not None or not self.what.delete_group.is_over
+
     def hear(self, error: BaseException | None) -> None:
-        is_durable = self.what.is_done if isinstance(self.what, Deletion) else self.what.is_durable
+        if isinstance(self.what, PendingDelete) and self.what.delete_group is not None:
+            error = self.what.delete_group.error
+        is_durable = self.what.is_done if isinstance(self.what, PendingDelete) else self.what.is_durable
         if error is None or is_durable:
             self.answer()
         elif isinstance(error, DiskFull):
@@ -180,9 +201,9 @@ class _Said:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A run on its way, or something else."""
+    """An unanswered run of entries, or another unanswered request."""
 
-    turn: Turn[Load]
+    turn: PendingGroup
     run: int = -1
     future: Future[int] | None = None
     said: _Said | None = None
@@ -190,33 +211,43 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Playing:
-    """The turn under way."""
+    """The turn in progress."""
 
-    turn: Turn[Load]
+    turn: PendingGroup
     go_on: Callable[[], bool]
 
 
+@dataclass(slots=True)
+class _Deleting:
+    """The turn of deletes in progress, and the turn of adds that must end before it continues."""
+
+    turn: DeleteGroup
+    stages: Iterator[PendingGroup | None]
+    awaited: PendingGroup | None = None
+
+
 class World:
-    """One seed's history. `promises` is what the caller may rely on, `happened` what led to it."""
+    """The history of one seed. `promises` has what the caller may rely on, `happened` the events so far."""
 
     def __init__(self, seed: int, trouble: Trouble, fault: Fault | None = None) -> None:
         self.seed = seed
-        self.shape = shape_of(seed)
+        self.shape = world_shape(seed)
         self.disk = SimulatedDisk(sector_size=self.shape.sector_size)
-        self.promises = Promises()
+        self.promises = StorePromises()
         self.crashes = 0
         self.openings = 0
         self.happened: list[str] = []
         self._trouble = trouble
         self._fault = fault
         self._dice = Random(f"world {seed}")
-        self._sitting: Sitting | None = None
+        self._sitting: SteppedSession | None = None
         self._playing: _Playing | None = None
+        self._deleting: _Deleting | None = None
         self._waiting: list[_Waiting] = []
         self._numbers = count()
         self._is_faulty = fault is not None
         self.founded = 0
-        """How many operations it took to make the store."""
+        """The number of operations that created the store."""
         self.disk.watch(lambda _: self._hear())
         if fault is not None:
             self.disk.plant(fault)
@@ -224,13 +255,14 @@ class World:
     # ── the schedule ──────────────────────────────────────────────────────────────────────────────────
 
     def run(self, steps: int) -> None:
-        """Plays so many steps, crashes, and opens once more; `Broken` says what does not hold."""
+        """Run this number of steps, crash, and open once more. Raise `PromiseBroken` if a promise does not
+        hold."""
         self.play(steps)
         self._note("end")
         self._crash()
 
     def play(self, steps: int) -> None:
-        """Plays so many steps, and leaves the store as it is then."""
+        """Run this number of steps, and leave the store open."""
         self._begin()
         self.founded = len(self.disk.trace)
         for _ in range(steps):
@@ -243,7 +275,7 @@ class World:
             self._crash()
 
     def step(self) -> None:
-        """One thing that happens, whatever the dice say."""
+        """Run one random event."""
         if self._trouble is not Trouble.REOPENINGS:
             self._perhaps_trouble()
         try:
@@ -268,32 +300,49 @@ class World:
             (self._kill, 1),
         ]
         if self._playing is None:
-            choices += [(self._begin_turn, 30), (self._close, 1)]
+            # A close waits for the deletes in progress, and no other thread could end them.
+            choices += [(self._begin_turn, 30), (self._close, 0 if self._deleting else 1)]
         else:
             choices += [(self._stage, 40)]
-        choices += [(worker.play, 25) for worker in self._sitting.workers if self._may_play(worker)]
+        if self._deleting is not None:
+            awaited = self._deleting.awaited
+            choices += [(self._delete_stage, 25)] if awaited is None or awaited.is_over else []
+        elif Engine(self.store).waiting_deletes:
+            choices += [(self._begin_deletes, 15)]
+        choices += self._more_choices()
+        choices += [(worker.play, 25) for worker in self._workers if self._may_play(worker)]
         weights = [weight for _, weight in choices]
         ((action, _),) = self._dice.choices(choices, weights)
         self._note(getattr(action, "__name__", "?").strip("_"))
         return action
 
+    def _more_choices(self) -> list[tuple[Callable[[], None], int]]:
+        """Return what a world of another kind may do beside that, with its weight."""
+        return []
+
     def _may_play(self, worker: SteppedWorker) -> bool:
-        """Whether the step would not wait for the turn under way: nobody could go on with it."""
+        """Return whether the step can run now. It cannot if it waits for the turn in progress, which this
+        thread runs."""
         if not worker.is_awake:
             return False
         if self._playing is None:
             return True
         match worker.name:
             case "ledgerstore-checkpoint":
-                return not self._store._parts.checkpointer.needs_turn
+                return not Engine(self.store).checkpoint_needs_turn
             case "ledgerstore-seal" | "ledgerstore-flush":
                 return False
         return True
 
     @property
-    def _store(self) -> Store:
+    def store(self) -> Store:
         assert self._sitting is not None
         return self._sitting.store
+
+    @property
+    def _workers(self) -> Sequence[SteppedWorker]:
+        assert self._sitting is not None
+        return self._sitting.workers
 
     def _note(self, what: str) -> None:
         self.happened.append(what)
@@ -307,48 +356,44 @@ class World:
     def _append(self) -> None:
         payloads = [self._payload() for _ in range(self._dice.choice([1, 1, 1, 2, 3, 6]))]
         ledger_id = self._dice.choice(LEDGERS)
-        self._enter(ledger_id, lambda tail, access: tail.append(payloads, access))
+        self._enter(ledger_id, lambda state, access: PendingEntries(state, access, payloads))
 
     def _place(self) -> None:
         last = self.promises.last(REPLICA)
         entry_id = (0 if last is None else last.entry_id + 1) + self._dice.choice([0, 0, 0, 1, 3, -1, -2, -4])
         payload = self._payload()
-        # A writer's own: what it confirms grows with the ids, also where they come in another order.
+        # A writer confirms more with each id, even if the entries arrive in another order.
         entry = Entry(REPLICA, max(0, entry_id), max(0, entry_id) - 1, 1000 + max(0, entry_id), payload)
-        self._enter(REPLICA, lambda tail, access: tail.place(entry, access))
+        self._enter(REPLICA, lambda state, access: ReplicaEntry(state, access, entry))
 
-    def _enter(self, ledger_id: int, make: Callable[[Tail, Access], Run]) -> None:
-        entrance, access = self._store._committer.entrance, self._access(ledger_id)
-        with self._refusals(ledger_id):
-            tail = self._store._parts.tails.of(ledger_id)
-            entered = entrance.enter(tail, access, lambda tail: make(tail, access))
-            if entered is not None:
-                run, turn = entered
-                self._waiting.append(_Waiting(turn, self._invoke(run)))
-
-    def _submit(self) -> None:
-        committer, ledger_id = self._store._committer, self._dice.choice(LEDGERS)
+    def _enter(self, ledger_id: int, make: Callable[[LedgerState, Access], PendingEntries]) -> None:
         access = self._access(ledger_id)
         with self._refusals(ledger_id):
-            tail = self._store._parts.tails.of(ledger_id)
-            turn, entrance = committer.turnstile.open, committer.entrance
-            entered = entrance.enter_promised(
-                tail, access, lambda tail: tail.append((self._payload(),), access)
-            )
-            if entered is not None:
-                self._waiting.append(_Waiting(turn, self._invoke(turn.load.runs[-1]), entered[0]))
-                self._store._flushing.notice()
+            work = make(Engine(self.store).tail(ledger_id), access)
+            group = Engine(self.store).join(work)
+            if group is not None:
+                self._waiting.append(_Waiting(group, self._invoke(work)))
+
+    def _submit(self) -> None:
+        engine, ledger_id = Engine(self.store), self._dice.choice(LEDGERS)
+        access = self._access(ledger_id)
+        with self._refusals(ledger_id):
+            work = PendingEntries(engine.tail(ledger_id), access, (self._payload(),))
+            future = engine.promise(work)
+            if future is not None and work.group is not None:
+                self._waiting.append(_Waiting(work.group, self._invoke(work), future))
+                engine.notice_submitted()
 
     def _access(self, ledger_id: int) -> Access:
-        """What the ledger is made with, or added to: of a new one the dice decide about the digest."""
+        """Return the access for an add. The digest type of a new ledger is random."""
         digest_type = None
-        if ledger_id in DELETED and not self._store._parts.tails.of(ledger_id).is_claimed:
+        if ledger_id in DELETED and not Engine(self.store).tail(ledger_id).is_claimed:
             digest_type = self._dice.choice(list(DigestType))
         return access_of(PASSWORDS.get(ledger_id, b""), digest_type)
 
     @contextmanager
     def _refusals(self, ledger_id: int) -> Iterator[None]:
-        """What a caller may be told; what it must be told is checked."""
+        """Return the errors that this add may raise, and check those that it must raise."""
         known = self.promises.facts.of(ledger_id)
         try:
             yield
@@ -356,7 +401,7 @@ class World:
             return
         except LedgerFenced as error:
             if not known.fence_asked:
-                raise self._broken(f"nobody has fenced ledger {ledger_id}") from error
+                raise self._broken(f"no fence was requested for ledger {ledger_id}") from error
             return
 
     # ── what is said of ledgers ───────────────────────────────────────────────────────────────────────
@@ -366,7 +411,7 @@ class World:
         access = self._access(ledger_id)
         self._state(
             ledger_id,
-            lambda tail: fence_of(tail, access),
+            lambda state: PendingFence(state, access),
             self.promises.facts.fence,
             lambda: self.promises.facts.fenced(ledger_id),
         )
@@ -374,13 +419,13 @@ class World:
     def _confirm(self) -> None:
         ledger_id = self._dice.choice([*DELETED, *LEDGERS])
         access, number = self._access(ledger_id), self._dice.randint(0, 40)
-        tail = self._store._parts.tails.of(ledger_id)
+        tail = Engine(self.store).tail(ledger_id)
         digest_type = tail.facts.digest_type if tail.is_claimed else access.digest_type
         digester = Digester(digest_type or DigestType.CRC32C, access.mac_key)
-        packet = entry_codec.encode_lac(ledger_id, number, digester)
+        packet = entry_format.encode_lac(ledger_id, number, digester)
         self._state(
             ledger_id,
-            lambda tail: confirmation_of(tail, access, packet),
+            lambda state: PendingLac(state, access, packet),
             lambda one: self.promises.facts.confirm(one, number),
             lambda: self.promises.facts.confirmed(ledger_id, number),
         )
@@ -388,36 +433,36 @@ class World:
     def _state(
         self,
         ledger_id: int,
-        make: Callable[[Tail], Statement | None],
+        make: Callable[[LedgerState], ControlRecord],
         ask: Callable[[int], None],
         answer: Callable[[], None],
     ) -> None:
-        tail = self._store._parts.tails.of(ledger_id)
+        tail = Engine(self.store).tail(ledger_id)
         with self._refusals(ledger_id):
-            entered = self._store._committer.entrance.enter_statement(tail, lambda: make(tail))
-            statement, turn = entered or (None, None)
-            if statement is not None and turn is not None:
+            record = make(tail)
+            group = Engine(self.store).join(record)
+            if group is not None and not record.is_redundant:
                 self.promises.facts.made(ledger_id, tail.facts.digest_type)
                 ask(ledger_id)
-                self._waiting.append(_Waiting(turn, said=_Said(statement, answer)))
+                self._waiting.append(_Waiting(group, said=_Said(record, answer)))
 
     def _delete(self) -> None:
         ledger_id = self._dice.choice(DELETED)
-        tail, access = self._store._parts.tails.of(ledger_id), self._access(ledger_id)
+        tail, access = Engine(self.store).tail(ledger_id), self._access(ledger_id)
         with self._refusals(ledger_id):
-            entered = self._store._committer.entrance.enter_deletion(tail, lambda: deletion_of(tail, access))
-            deletion, turn = entered or (None, None)
-            if deletion is not None and turn is not None:
+            deletion = PendingDelete(tail, access)
+            group = Engine(self.store).join(deletion)
+            if group is not None and deletion.exists:
                 self.promises.going.add(ledger_id)
                 said = _Said(
                     deletion,
                     lambda: self.promises.erase(ledger_id),
                     lambda: self.promises.going.discard(ledger_id),
                 )
-                self._waiting.append(_Waiting(turn, said=said))
+                self._waiting.append(_Waiting(group, said=said))
 
-    def _invoke(self, run: Run) -> int:
-        ledger_id, digest_type = run.tail.ledger_id, run.tail.facts.digest_type
+    def _invoke(self, run: PendingEntries) -> int:
+        ledger_id, digest_type = run.state.ledger_id, run.state.facts.digest_type
         if self.promises.facts.of(ledger_id).fence_answered:
             raise self._broken(f"an add to ledger {ledger_id} has passed its fence")
         self.promises.facts.made(ledger_id, digest_type)
@@ -441,10 +486,10 @@ class World:
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _begin_turn(self) -> None:
-        committer = self._store._committer
-        turn = committer.turnstile.begin()
+        engine = Engine(self.store)
+        turn = engine.begin_turn()
         if turn is not None:
-            stages = committer.stages(turn.load)
+            stages = engine.stages(turn)
             self._playing = _Playing(turn, lambda: next(stages, self) is not self)
 
     def _stage(self) -> None:
@@ -457,17 +502,38 @@ class World:
         except Exception as raised:
             error = raised
         self._playing = None
-        self._store._committer.turnstile.end(playing.turn, error)
+        Engine(self.store).end_turn(playing.turn, error)
+
+    def _begin_deletes(self) -> None:
+        engine = Engine(self.store)
+        turn = engine.begin_deletes()
+        assert turn is not None, "one thread plays them"
+        self._deleting = _Deleting(turn, engine.delete_stages(turn))
+
+    def _delete_stage(self) -> None:
+        deleting = self._deleting
+        assert deleting is not None
+        error: Exception | None = None
+        try:
+            deleting.awaited = next(deleting.stages)
+        except StopIteration:
+            pass
+        except Exception as raised:
+            error = raised
+        else:
+            return
+        self._deleting = None
+        Engine(self.store).end_deletes(deleting.turn, error)
 
     def _finish_turn(self) -> None:
         while self._playing is not None:
             self._stage()
 
     def _hear(self) -> None:
-        """Callers hear what became of their adds: before anything else happens to the disk."""
+        """Answer the callers of finished adds before the next operation on the disk."""
         for one in [one for one in self._waiting if self._is_over(one)]:
             self._waiting.remove(one)
-            error = one.turn.load.refused or one.turn.error or _told(one.future)
+            error = one.turn.refused or one.turn.error or _told(one.future)
             if one.said is not None:
                 one.said.hear(error)
             elif error is None:
@@ -476,39 +542,41 @@ class World:
                 self._is_refused(one.run)
 
     def _is_over(self, one: _Waiting) -> bool:
-        # What is refused will not be done, and its ids are handed out again, before its callers hear of it.
-        is_refused = one.turn.load.refused is not None
+        # The ids of a refused add are given out again before its callers are answered.
+        if one.said is not None and one.said.is_on_its_way:
+            return False
+        is_refused = one.turn.refused is not None
         return is_refused or one.turn.is_over or (one.future is not None and one.future.done())
 
     def _is_refused(self, run: int) -> None:
-        # The groups in front of the one that found no space are durable, and readable.
-        self.promises.refuse(run, look(self._store))
+        # The groups before the one that found no space are durable and readable.
+        self.promises.refuse(run, look(self.store))
 
     # ── the rest of what a program does ───────────────────────────────────────────────────────────────
 
     def _request_checkpoint(self) -> None:
-        self._store._request_checkpoint()
+        Engine(self.store).request_checkpoint()
 
     def _look(self) -> None:
-        """What was read once must stay."""
+        """Check that entries that were read once are still there."""
         seen = self._seen()
         self._check(seen)
         self.promises.keep(seen)
 
-    def _seen(self) -> Seen:
+    def _seen(self) -> ObservedStore:
         try:
-            return look(self._store)
+            return look(self.store)
         except (StoreError, OSError, AssertionError) as error:
             raise self._broken(f"cannot be read: {error!r}") from error
 
-    def _check(self, seen: Seen) -> None:
+    def _check(self, seen: ObservedStore) -> None:
         wrong = self.promises.violations(seen)
         if wrong:
             raise self._broken("; ".join(wrong))
 
-    def _broken(self, what: str) -> Broken:
+    def _broken(self, what: str) -> PromiseBroken:
         place = f"step {len(self.happened)}, operation {len(self.disk.trace)}"
-        return Broken(
+        return PromiseBroken(
             f"World({self.seed}, {self._trouble}, {self._fault}), {place}: {what}\n"
             f"  {self.shape}\n  … {' · '.join(self.happened[-40:])}"
         )
@@ -518,8 +586,8 @@ class World:
         self.disk.kill()
 
     def _close(self) -> None:
-        """In order, if the disk lets it. The callers who wait hear before the store is gone."""
-        store, self._playing = self._store, None
+        """Close the store cleanly if the disk allows it. Waiting callers are answered before."""
+        store, self._playing = self.store, None
         with suppress(StoreError, OSError):
             store.close()
         self._hear_last()
@@ -528,12 +596,12 @@ class World:
             self.disk.kill()
 
     def _hear_last(self) -> None:
-        # Refused when the store is closing: nothing can be read any more, and nothing is known of it.
+        # The closing store refuses reads, so it is unknown whether the entries are there.
         self._waiting = [one for one in self._waiting if not isinstance(one.turn.error, DiskFull)]
         self._hear()
 
     def _end(self) -> None:
-        self._sitting = self._playing = None
+        self._sitting = self._playing = self._deleting = None
         self._waiting = []
 
     # ── trouble ───────────────────────────────────────────────────────────────────────────────────────
@@ -563,7 +631,7 @@ class World:
             self.disk.plant(fault)
 
     def _used(self) -> int:
-        return self.disk._machine.platter.used()
+        return used_bytes(self.disk)
 
     def _mend(self) -> None:
         self._note("mend")
@@ -572,7 +640,7 @@ class World:
         self.disk.limit(None)
 
     def _crash(self) -> None:
-        """A kill or a power cut, and then openings until one comes through."""
+        """Kill or cut the power, then open until an opening succeeds."""
         while True:
             self._crash_once()
             try:
@@ -605,10 +673,10 @@ class World:
     # ── opening ───────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self) -> None:
-        """What an opening shows is held against the promises, and is from then on promised itself."""
+        """Open the store, compare its content with the promises, and promise this content from now on."""
         self.openings += 1
         try:
-            self._sitting = sit_down(self.disk, self.shape.config, self._dice)
+            self._sitting = open_session(self.disk, self.shape.config, self._dice)
         except (DiskFull, StoreFailed, OSError) as error:
             if not self._is_faulty:
                 raise self._broken(f"refused: {error!r}") from error
@@ -628,13 +696,13 @@ def _told(future: Future[int] | None) -> BaseException | None:
 
 
 def _decoded(record: bytes, digester: Digester) -> Entry:
-    entry = entry_codec.decode(record_codec.entry_bytes(record), digester)
+    entry = entry_format.decode(record_format.entry_bytes(record), digester)
     assert not isinstance(entry, Damaged)
     return entry
 
 
 def random_fault(dice: Random, when: When | None = None) -> Fault:
-    """An error of that operation, or of one of the next, once or until it is mended."""
+    """Return an error for that operation or a later one, which occurs once or until it is cleared."""
     if when is None:
         lasting = dice.choice([Lasting.ONCE] * 4 + [Lasting.UNTIL_MENDED])
         when = When(nth=dice.randint(1, 12), lasting=lasting)

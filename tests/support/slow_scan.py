@@ -1,4 +1,4 @@
-"""Entry logs into parts, entry by entry: what the fast scan is held against."""
+"""A slow scan of entry logs, entry by entry, to which the fast scan is compared."""
 
 from __future__ import annotations
 
@@ -7,52 +7,53 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from entrylogs import reader
-from memory import MemoryFile
+from entry_log_builder import reader
+from memory_files import MemoryFile
 
-from recovery.audit.log_scan import ScanLog, scan
-from recovery.audit.log_walk import digest_word
-from recovery.audit.task import Pace
-from recovery.verify.parts import FlawAt, FlawKind, LogPart, MapRecord
-from recovery.verify.runs import RUN, merged, mix, pack_place
-from storage import entrylog_scan
-from storage.codec.digest import DigestCheck
-from storage.codec.entry import HEAD
-from storage.codec.survey import matching_checksum
-from storage.entry import DigestType
-from storage.entrylog_reader import LogEntry, LogMap
-from storage.entrylog_scan import Hole, LogFiller
-from storage.outcome import Damaged, EndOfData, Flaw, Torn
+from recovery.audit.engines.task import ReadThrottle
+from recovery.audit.model.fingerprint import fingerprints
+from recovery.audit.model.runs import RUN, merged
+from recovery.audit.model.scan_results import FlawAt, FlawKind, LogPart, MapRecord
+from recovery.audit.scan.entry_log import ScanLog, scan
+from recovery.audit.scan.entry_log_walk import digest_word
+from storage.entry.digest import DigestCheck
+from storage.entry.digest_inference import matching_checksum
+from storage.entry.format import HEAD
+from storage.entry.model import DigestType
+from storage.entry.read_result import Damaged, EndOfData, Flaw, Torn
+from storage.entrylog import scan as entrylog_scan
+from storage.entrylog.reader import LogEntry, LogMap
+from storage.entrylog.scan import Hole, LogFiller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from recovery.audit.ways import Ways
-    from recovery.verify.runs import Runs
-    from storage.codec.survey import EntryVerifier
-    from storage.entrylog_scan import LogItem
-    from storage.outcome import Stop
+    from recovery.audit.digests.policy import DigestPolicy
+    from recovery.audit.model.runs import Runs
+    from storage.entry.digest_inference import EntryVerifier
+    from storage.entry.read_result import Stop
+    from storage.entrylog.scan import LogItem
 
 
 def fast(
     data: bytes,
-    ways: Ways,
+    policy: DigestPolicy,
     start: int = 0,
     end: int | None = None,
     entry: int | None = None,
     steps: dict[int, int] | None = None,
 ) -> LogPart:
-    """The scan of bytes in memory."""
-    task = ScanLog("memory", 7, start, len(data) if end is None else end, ways, steps or {}, entry)
-    return scan(MemoryFile(data, "7.log"), task, Pace())
+    """Scan bytes in memory."""
+    task = ScanLog("memory", 7, start, len(data) if end is None else end, policy, steps or {}, entry)
+    return scan(MemoryFile(data, "7.log"), task, ReadThrottle())
 
 
-def slow(data: bytes, ways: Ways, steps: dict[int, int] | None = None) -> LogPart:
-    """What the careful walker finds, one entry at a time; types that are not declared surveyed first."""
-    verifier = ways.verifier()
+def slow(data: bytes, policy: DigestPolicy, steps: dict[int, int] | None = None) -> LogPart:
+    """Scan one entry at a time. Digest types that are not declared are inferred first."""
+    verifier = policy.verifier()
     opened = reader(data, 7, verifier)
-    if ways.presumed is None or ways.open:
-        entrylog_scan.survey(opened)
+    if policy.presumed is None or policy.open:
+        entrylog_scan.learn_digest_types(opened)
     walk = _SlowWalk(verifier, steps or {})
     *_, stop = map(walk.take, entrylog_scan.items(opened))
     runs = merged(walk.runs)
@@ -77,7 +78,7 @@ def slow(data: bytes, ways: Ways, steps: dict[int, int] | None = None) -> LogPar
 
 
 class _SlowWalk:
-    """What was met."""
+    """The results of a slow scan so far."""
 
     def __init__(self, verifier: EntryVerifier, steps: dict[int, int]) -> None:
         self.runs: list[Runs] = []
@@ -124,7 +125,7 @@ class _SlowWalk:
                 self._doubts.append(doubt)
 
     def flaws(self) -> tuple[FlawAt, ...]:
-        doubted = [flaw for flaw in self._doubts if self._verifier.doubts(flaw.ledger_id or 0)]
+        doubted = [flaw for flaw in self._doubts if self._verifier.is_doubtful(flaw.ledger_id or 0)]
         return tuple(sorted([*self._found, *doubted, *self._confirmed_flaws()], key=_place))
 
     def _confirmed_flaws(self) -> Iterator[FlawAt]:
@@ -164,22 +165,23 @@ def _run(item: LogEntry, verifier: EntryVerifier, steps: dict[int, int]) -> Runs
     run["file"], run["ledger"], run["step"] = 7, ledger, steps.get(ledger, 1)
     run["first"] = run["last"] = entry
     run["count"], run["bad"], run["size"] = 1, is_bad, item.end - item.position.offset
-    place = pack_place(7, [item.position.location.offset])
-    run["places"] = mix([ledger], [entry], place)
+    place = [item.position.location.offset | 7 << 32]
+    run["places"] = fingerprints([ledger], [entry], place)
     word = np.array([digest_word(item.data, kind)], dtype=np.uint64)
-    run["digests"] = 0 if is_bad else mix([ledger], [entry], word)
+    run["digests"] = 0 if is_bad else fingerprints([ledger], [entry], word)
     return run
 
 
 def differences(one: LogPart, other: LogPart) -> list[str]:
-    """The names of what two parts do not have in common."""
+    """Return the names of the fields in which two results differ."""
     names = [field.name for field in fields(LogPart) if field.name not in ("runs", "seconds")]
     differing = [name for name in names if getattr(one, name) != getattr(other, name)]
     return differing + ["runs"] * (covered(one.runs) != covered(other.runs))
 
 
 def covered(runs: Runs) -> object:
-    """What runs say, however they are cut: of entries that stand twice either may be in the longer run."""
+    """Return the entries of runs, independent of how they are divided, because of two copies either may be in
+    the longer run."""
     ids: dict[tuple[int, int], list[int]] = {}
     sums: dict[tuple[int, int], list[int]] = {}
     for _, ledger, step, first, last, count, size, places, digests, bad in runs.tolist():

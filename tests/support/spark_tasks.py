@@ -1,4 +1,4 @@
-"""Tasks that workers of Spark can import: they say who ran them, fail, die, or take for ever."""
+"""Tasks that Spark's workers can import: they report their process, fail, die, or never end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from recovery.audit.task import Pace
+    from recovery.audit.engines.task import ReadThrottle
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What one has found: `marks` is as large as it is told to be."""
+class TaskReport:
+    """The report of a task. `marks` has the requested size."""
 
     name: str
     process: int
@@ -25,20 +25,20 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Tells who ran it, and from where its code came."""
+class ReportTask:
+    """Reports its process and the path of its code."""
 
     name: str
     size: int = 1 << 20
     marks_size: int = 0
 
-    def run(self, pace: Pace) -> Told:
+    def run(self, throttle: ReadThrottle) -> TaskReport:
         import recovery
 
         begun = monotonic()
-        pace.read(self.size)
+        throttle.read(self.size)
         seconds = monotonic() - begun
-        return Told(self.name, os.getpid(), str(recovery.__file__), bytes(self.marks_size), seconds)
+        return TaskReport(self.name, os.getpid(), str(recovery.__file__), bytes(self.marks_size), seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,56 +48,56 @@ class Read:
     name: str
     size: int = 1
 
-    def run(self, pace: Pace) -> bytes:
+    def run(self, throttle: ReadThrottle) -> bytes:
         data = Path(self.name).read_bytes()
-        pace.read(len(data))
+        throttle.read(len(data))
         return data
 
 
-class Shy(Exception):
-    """An error that does not come out of a pickle."""
+class UnpicklableError(Exception):
+    """An error that cannot be unpickled."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first}, {second}")
 
 
 @dataclass(frozen=True, slots=True)
-class Complain:
-    """Raises what cannot be sent."""
+class FailingTask:
+    """Raises an error that cannot be sent between processes."""
 
     name: str
     size: int = 1
 
-    def run(self, pace: Pace) -> None:
-        raise Shy("one", "two")
+    def run(self, throttle: ReadThrottle) -> None:
+        raise UnpicklableError("one", "two")
 
 
 @dataclass(frozen=True, slots=True)
-class Die:
-    """Kills its process, as a system without memory does."""
+class DyingTask:
+    """Kills its process, as a system does that runs out of memory."""
 
     name: str
     size: int = 1
 
-    def run(self, pace: Pace) -> None:
+    def run(self, throttle: ReadThrottle) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
-class Linger:
-    """Says through a pipe that it runs, and holds it open until it is killed."""
+class HangingTask:
+    """Reports through a pipe that it runs, and keeps the pipe open until it is killed."""
 
     name: str
     size: int = 1
 
-    def run(self, pace: Pace) -> None:
+    def run(self, throttle: ReadThrottle) -> None:
         with Path(self.name).open("wb", buffering=0) as pipe:
             pipe.write(b"!")
             signal.pause()
 
 
 @dataclass(frozen=True, slots=True)
-class Stay(Tell):
-    """The same, where it was asked for."""
+class Stay(ReportTask):
+    """Hangs like `HangingTask` if it is asked to."""
 
-    stays: ClassVar[bool] = True
+    needs_this_machine: ClassVar[bool] = True

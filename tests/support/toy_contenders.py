@@ -1,4 +1,4 @@
-"""Contenders that do nothing but what a test of the contest wants to see."""
+"""Contenders of the bench that return what a test needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Toy:
-    """Answers the rates it was given, one after the other."""
+    """Returns the given rates one after another."""
 
     def __init__(self, place: Path, rates: list[float] | None = None, fails_at: int = 0) -> None:
         self._place = place

@@ -1,7 +1,6 @@
-"""Toy stores for the laboratory's commands, as a file that somebody keeps beside a store of his own.
+"""Toy stores for the laboratory's commands, in a file as a user of the laboratory would write it.
 
-One file for each key. `sound` keeps its promises but under rot; `careless` syncs nothing.
-"""
+A store has one file for each key. `sound` keeps its promises except under rot; `careless` syncs nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 KEYS = 2
 HEARD = "TOY_LAB_HEARD"
-"""Names a pipe that is told of each process that hangs."""
+"""The environment variable with the path of a pipe, to which each hanging process reports."""
 
 
 def put(root: Path, name: str, data: bytes) -> None:

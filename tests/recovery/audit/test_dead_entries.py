@@ -1,28 +1,31 @@
-"""What a deleted ledger has left is nobody's loss; if it is damaged, that is told as information."""
+"""Damage in the leftovers of a deleted ledger is information, because no data is lost."""
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import audited_stores
 import pytest
 from fault_trials import audited
 
-from recovery.audit.faults.copies import Copy
-from recovery.verify.finding import Severity
-from storage.codec.entry import HEAD
-from storage.entry import DigestType
+from recovery import open_store
+from recovery.audit.faults.store_copy import StoreCopy
+from recovery.audit.findings.finding import Severity
+from storage.config import StoreConfig
+from storage.entry.format import HEAD
+from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from recovery.audit.faults.chart import LogChart, Record
-    from recovery.verify.finding import Finding
+    from recovery.audit.faults.chart import ChartRecord, LogChart
+    from recovery.audit.findings.finding import Finding
 
 _BEHIND_THE_HEAD = 4 + HEAD.size + DigestType.CRC32C.width
 
 
-def _dead(name: str) -> tuple[LogChart, Record]:
+def _dead(name: str) -> tuple[LogChart, ChartRecord]:
     chart = audited_stores.chart(name)
     return next(
         (log, record)
@@ -34,7 +37,7 @@ def _dead(name: str) -> tuple[LogChart, Record]:
 
 def _damaged(name: str, root: Path) -> tuple[Finding, ...]:
     chart, (log, record) = audited_stores.chart(name), _dead(name)
-    copy, path = Copy(chart.root, root), chart.ledgers / log.name
+    copy, path = StoreCopy(chart.root, root), chart.ledgers / log.name
     at = record.offset + _BEHIND_THE_HEAD
     copy.patch(path, at, bytes([path.read_bytes()[at] ^ 1]))
     return audited(root, audited_stores.passwords(name))
@@ -44,15 +47,27 @@ def _damaged(name: str, root: Path) -> tuple[Finding, ...]:
 def test_damage_in_a_dead_entry_is_information(name: str, tmp_path: Path) -> None:
     found = _damaged(name, tmp_path / "store")
     log, record = _dead(name)
-    (told,) = [one for one in found if one.kind == "ELG-003"]
-    assert told.severity is Severity.INFORMATION
-    assert (told.file, told.offset, told.end) == (log.name, record.offset, record.end)
-    assert (told.ledger_id, told.first_entry) == (record.ledger_id, record.entry_id)
-    assert "deleted ledger" in told.detail
+    (one_finding,) = [one for one in found if one.kind == "ELG-003"]
+    assert one_finding.severity is Severity.INFORMATION
+    assert (one_finding.file, one_finding.offset, one_finding.end) == (log.name, record.offset, record.end)
+    assert (one_finding.ledger_id, one_finding.first_entry) == (record.ledger_id, record.entry_id)
+    assert "deleted ledger" in one_finding.detail
     assert not [one for one in found if one.is_wrong]
 
 
+def test_a_ledger_that_was_deleted_since_the_last_checkpoint_has_no_wrong_places(tmp_path: Path) -> None:
+    with open_store(tmp_path / "live", StoreConfig(idle_seal_s=None)) as store:
+        for ledger_id in (1, 2, 3):
+            store.ledger(ledger_id).append_many([b"old"] * 20)
+        store.checkpoint()
+        store.ledger(1).delete()
+        store.ledger(2).delete()
+        store.ledger(2).append(b"another")
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    assert not [one for one in audited(tmp_path / "killed", {}) if one.is_wrong]
+
+
 @pytest.mark.parametrize("name", ["closed", "killed"])
-def test_what_is_whole_is_not_called_damaged(name: str) -> None:
+def test_whole_entries_are_not_reported(name: str) -> None:
     found = audited(audited_stores.store(name), audited_stores.passwords(name))
     assert not [one for one in found if one.kind == "ELG-003"]

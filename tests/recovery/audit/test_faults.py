@@ -1,4 +1,4 @@
-"""Each fault changes what it says, of the copy alone; and what counts as telling it."""
+"""Each fault changes what its description says, in the copy only; and which findings count as locating it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from audited_stores import NAMES
 
 from recovery.audit.faults import in_replicas
 from recovery.audit.faults.kinds import Fault
-from recovery.audit.faults.planted import Extent, Planted, Told, kinds
+from recovery.audit.faults.planted import DamagedExtent, Expectation, Planted, kinds
 from recovery.audit.faults.planting import HOW, plant
-from recovery.verify.catalogue import KINDS
-from storage.codec.entrylog import HEADER_SIZE
+from recovery.audit.findings.catalogue import KINDS
+from storage.entrylog.format import HEADER_SIZE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ _STORES = ("killed", "closed", "01_clean", "08_digests")
 
 
 def _planted(fault: Fault, root: Path, seed: int = 1) -> tuple[Chart, Planted]:
-    """The fault in the first store that has a place for it."""
+    """Plant the fault in the first store that has a place for it."""
     for name in _STORES:
         chart = audited_stores.chart(name)
         planted = plant(chart, fault, seed, root)
@@ -42,7 +42,7 @@ def _files(root: Path) -> dict[str, Path]:
 
 
 def _differing(before: Path, after: Path) -> set[str]:
-    """The files that are not the same in both, locks aside."""
+    """Return the files that are different in the two directories, except locks."""
     old, new = _files(before), _files(after)
     common = old.keys() & new.keys()
     return (old.keys() ^ new.keys()) | {
@@ -67,14 +67,14 @@ def test_the_same_seed_plants_the_same(fault: Fault, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", HOW, ids=lambda fault: fault.name)
-def test_a_fault_may_only_be_told_by_what_the_catalogue_has(fault: Fault, tmp_path: Path) -> None:
+def test_expected_findings_are_in_the_catalogue(fault: Fault, tmp_path: Path) -> None:
     _, planted = _planted(fault, tmp_path / "copy")
-    told = {kind for wanted in planted.wanted for one in wanted for kind in one.kinds}
-    assert told <= KINDS.keys()
+    reported = {kind for wanted in planted.wanted for one in wanted for kind in one.kinds}
+    assert reported <= KINDS.keys()
     assert planted.collateral <= KINDS.keys()
 
 
-def test_what_was_copied_is_left_alone(tmp_path: Path) -> None:
+def test_the_source_of_a_copy_is_not_changed(tmp_path: Path) -> None:
     source = audited_stores.store("killed")
     shutil.copytree(source, tmp_path / "before")
     for number, fault in enumerate(HOW):
@@ -119,12 +119,12 @@ def test_the_chart_covers_every_log_up_to_its_end(name: str) -> None:
         for record in log.records:
             assert record.offset == at
             at = record.end
-        # A bookie's log that was only named, and one of ours up to where it counts.
+        # A bookie's log that is only named, and one of ours up to its durable end.
         assert at >= min(log.limit, log.size) or log.size == 0
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_index_leads_to_what_the_chart_has(name: str) -> None:
+def test_the_index_points_at_the_records_of_the_chart(name: str) -> None:
     chart = audited_stores.chart(name)
     for ledger_id, places in chart.places.items():
         for entry_id in places:
@@ -133,13 +133,30 @@ def test_the_index_leads_to_what_the_chart_has(name: str) -> None:
             assert found[1][2:4] == (ledger_id, entry_id)
 
 
-# ── what counts as telling ───────────────────────────────────────────────────────────────────────────────
+def test_the_chart_leaves_out_what_the_index_has_of_a_ledger_that_was_deleted_since() -> None:
+    # A missing or wrong row of it is no damage, because the next opening removes all of them.
+    chart = audited_stores.chart("lab: compaction")
+    assert chart.unindexed == {22}
+    assert 22 in chart.deleted
+    assert 22 not in chart.places
+    assert any(record.ledger_id == 22 for log in chart.logs for record in log.entries)
 
-_TOLD = Told(
+
+def test_the_chart_knows_truncations() -> None:
+    chart = audited_stores.chart("lab: truncation")
+    assert {ledger_id for ledger_id in chart.first_ids if ledger_id not in chart.unindexed} == {1, 20}
+    cut = [record for log in chart.logs for record in log.entries if chart.is_truncated(record)]
+    assert cut
+    assert not [one for one in cut if one.entry_id in chart.places[one.ledger_id]]
+
+
+# ── which findings count ─────────────────────────────────────────────────────────────────────────────────
+
+_EXPECTED = Expectation(
     kinds=kinds("ELG-003"),
     store="this",
     file="0.log",
-    extent=Extent(100, 140, 200),
+    extent=DamagedExtent(100, 140, 200),
     ledgers=frozenset({7}),
     entry_id=3,
 )
@@ -154,18 +171,18 @@ _GOOD = {
 }
 
 
-def _tells(kind: str = "ELG-003", **other: object) -> bool:
+def _locates(kind: str = "ELG-003", **other: object) -> bool:
     finding = KINDS[kind].at(**{**_GOOD, **other})
-    planted = Planted(fault=Fault.LOG_PAYLOAD, file="0.log", wanted=((_TOLD,),))
-    return planted.is_told_by([finding])
+    planted = Planted(fault=Fault.LOG_PAYLOAD, file="0.log", wanted=((_EXPECTED,),))
+    return planted.is_located_by([finding])
 
 
-def test_a_fault_is_told_by_a_finding_at_its_record() -> None:
-    assert _tells()
-    assert _tells(end=None)
-    assert _tells(offset=140, end=141)
-    assert _tells(end=120)
-    assert _tells(first_entry=0, last_entry=9)
+def test_a_fault_is_located_by_a_finding_at_its_record() -> None:
+    assert _locates()
+    assert _locates(end=None)
+    assert _locates(offset=140, end=141)
+    assert _locates(end=120)
+    assert _locates(first_entry=0, last_entry=9)
 
 
 @pytest.mark.parametrize(
@@ -186,29 +203,31 @@ def test_a_fault_is_told_by_a_finding_at_its_record() -> None:
     ],
     ids=str,
 )
-def test_a_fault_is_not_told_by_a_finding_elsewhere(other: dict[str, object]) -> None:
-    assert not _tells(**other)  # type: ignore[arg-type]
+def test_a_fault_is_not_located_by_a_finding_elsewhere(other: dict[str, object]) -> None:
+    assert not _locates(**other)  # type: ignore[arg-type]
 
 
-def test_all_that_is_wanted_has_to_be_told() -> None:
-    other = Told(kinds=kinds("IDX-002"), ledgers=frozenset({7}), entry_id=3)
-    planted = Planted(fault=Fault.LOG_PAYLOAD, file="0.log", wanted=((_TOLD,), (other,)))
+def test_all_expected_findings_are_needed() -> None:
+    other = Expectation(kinds=kinds("IDX-002"), ledgers=frozenset({7}), entry_id=3)
+    planted = Planted(fault=Fault.LOG_PAYLOAD, file="0.log", wanted=((_EXPECTED,), (other,)))
     at_log, at_index = KINDS["ELG-003"].at(**_GOOD), KINDS["IDX-002"].at(**{**_GOOD, "file": "index"})
-    assert not planted.is_told_by([at_log])
+    assert not planted.is_located_by([at_log])
     assert planted.missed_by([at_log]) == [(other,)]
-    assert planted.is_told_by([at_log, at_index])
+    assert planted.is_located_by([at_log, at_index])
 
 
-def test_what_is_said_to_be_wrong_elsewhere_is_a_stray() -> None:
-    planted = Planted(fault=Fault.LOG_PAYLOAD, file="0.log", wanted=((_TOLD,),), collateral=kinds("ELG-002"))
-    expected, beside = KINDS["ELG-003"].at(**_GOOD), KINDS["ELG-002"].at(file="0.log")
+def test_a_finding_elsewhere_is_a_stray() -> None:
+    planted = Planted(
+        fault=Fault.LOG_PAYLOAD, file="0.log", wanted=((_EXPECTED,),), collateral=kinds("ELG-002")
+    )
+    expected, allowed = KINDS["ELG-003"].at(**_GOOD), KINDS["ELG-002"].at(file="0.log")
     stray, harmless = KINDS["ELG-003"].at(**{**_GOOD, "offset": 500}), KINDS["LGR-001"].at(ledger_id=1)
-    assert planted.strays_of([expected, beside, stray, harmless]) == [stray]
+    assert planted.strays_of([expected, allowed, stray, harmless]) == [stray]
 
 
 def test_a_vague_finding_is_found_and_not_located() -> None:
-    planted = Planted(fault=Fault.LOG_PAYLOAD, file="0.log", wanted=((_TOLD,),))
+    planted = Planted(fault=Fault.LOG_PAYLOAD, file="0.log", wanted=((_EXPECTED,),))
     vague = [KINDS["ELG-003"].at(file="0.log")]
     assert planted.is_found_by(vague)
-    assert not planted.is_told_by(vague)
-    assert "not told: ELG-003 store this 0.log@100" in planted.why_not(vague)
+    assert not planted.is_located_by(vague)
+    assert "missing: ELG-003 store this 0.log@100" in planted.why_not(vague)

@@ -1,4 +1,4 @@
-"""Copying an index takes no memory, however large it is."""
+"""Copying an index takes the same memory for any size."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from recovery.audit import index_copy
-from storage import filenames, page_sums
-from storage.index_state import IndexState
-from storage.lmdb_index import LmdbIndex
-from storage.lmdb_leaves import DATA
-from storage.lmdb_place import LmdbPlace, open_copy
-from storage.outcome import Damaged
-from storage.posix_files import PosixDirectory
+import pytest
+
+from recovery.audit.snapshot import index_copy
+from storage.disk import filenames
+from storage.disk.posix import PosixDirectory
+from storage.entry.read_result import Damaged
+from storage.index.lmdb import page_checksums
+from storage.index.lmdb.directory import LmdbIndexDirectory, open_copy
+from storage.index.lmdb.index import LmdbIndex
+from storage.index.lmdb.leaves import DATA
+from storage.index.state import IndexState
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
-    from storage.page_sums import Head
+    from storage.index.lmdb.page_checksums import CurrentMeta
 
 _ENTRIES = 1_000_000
 _GROWTH_MAX_KIB = 6 << 10
@@ -29,7 +30,7 @@ _GROWTH_MAX_KIB = 6 << 10
 _COPY = """
 import re, sys
 from pathlib import Path
-from recovery.audit import index_copy
+from recovery.audit.snapshot import index_copy
 
 def most_held():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
@@ -42,7 +43,7 @@ print(most_held() - before)
 
 def _index(root: Path) -> Path:
     root.mkdir()
-    draft = LmdbPlace(PosixDirectory(root), root).draft()
+    draft = LmdbIndexDirectory(PosixDirectory(root), root).draft()
     with draft.change() as change:
         change.put(1, range(_ENTRIES), range(1028, 1028 + 40 * _ENTRIES, 40))
         change.commit(IndexState())
@@ -50,7 +51,8 @@ def _index(root: Path) -> Path:
     return root / filenames.INDEX
 
 
-def test_what_is_copied_does_not_stay_in_memory(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_copied_pages_do_not_stay_in_memory(tmp_path: Path) -> None:
     index, into = _index(tmp_path / "ledgers"), tmp_path / "copy"
     assert (index / DATA).stat().st_size > 2 * _GROWTH_MAX_KIB << 10
     into.mkdir()
@@ -64,17 +66,17 @@ def test_what_is_copied_does_not_stay_in_memory(tmp_path: Path) -> None:
         assert copied.last(1) == (_ENTRIES - 1, 1028 + 40 * (_ENTRIES - 1))
 
 
-def test_of_two_commits_no_copy_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mix_of_two_commits_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index, into = _index(tmp_path / "ledgers"), tmp_path / "copy"
     into.mkdir()
     heads = iter(range(10))
-    read_head = page_sums.read_head
-    # Nobody has it locked, and what counts in the file is another transaction than what was copied.
+    read_head = page_checksums.read_current_meta
+    # No process has the index locked, and its file is now of another transaction than the copy.
     monkeypatch.setattr(index_copy, "_page_size", lambda data: _known(read_head(data)).meta.page_size)
-    monkeypatch.setattr(page_sums, "read_head", lambda _: next(heads))
+    monkeypatch.setattr(page_checksums, "read_current_meta", lambda _: next(heads))
     assert not index_copy.copy(index, into)
 
 
-def _known(head: Head | Damaged) -> Head:
+def _known(head: CurrentMeta | Damaged) -> CurrentMeta:
     assert not isinstance(head, Damaged)
     return head

@@ -1,4 +1,4 @@
-"""Damage in journals, found by whoever reads them whole: named where it is, and nothing else is named."""
+"""Damage in journals is named at its place, and nothing else is named."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from audited_journals import JOURNAL_ID, Item, ids, items, part_of
-from clients import Client
-from journals import BookieJournal, OurJournal, change, entry_record, flip, zero
+from audited_journals import JOURNAL_ID, AuditedItem, ids, items, part_of
+from bookie_clients import Client
+from journal_builder import BookieJournal, OurJournal, change, entry_record, flip, zero
+from sampling import every
 
-from recovery.audit.ways import Ways
-from recovery.verify.parts import FlawAt, FlawKind
-from storage.codec import journal as codec
-from storage.codec import seal as seal_codec
-from storage.codec.seal import GroupFlag
-from storage.entry import DigestType
-from storage.outcome import Damaged, Flaw
-from storage.position import LENGTH_WORD_SIZE
+from recovery.audit.digests.policy import DigestPolicy
+from recovery.audit.model.scan_results import FlawAt, FlawKind
+from storage.entry.model import DigestType
+from storage.entry.position import LENGTH_WORD_SIZE
+from storage.entry.read_result import Damaged, Flaw
+from storage.journal import format as journal_format
+from storage.journal import seal as journal_seal
+from storage.journal.seal import GroupFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BOOKIE = Ways()
-SEAL = seal_codec.SIZE
+BOOKIE = DigestPolicy()
+SEAL = journal_seal.SIZE
 SEEDS = (*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40)))
 SPECIAL = (
-    codec.encode_ledger_key(1, b"k" * 20),
-    codec.encode_fence(2),
-    codec.encode_explicit_lac(0, b"p" * 20),
+    journal_format.encode_ledger_key(1, b"k" * 20),
+    journal_format.encode_fence(2),
+    journal_format.encode_explicit_lac(0, b"p" * 20),
 )
 
 
 def ours(seed: int = 0, groups: int = 10) -> OurJournal:
-    """Groups of entries of any size, with a key, a fence and an explicit LAC among them."""
+    """A journal with groups of entries of any size, with a key, a fence and an explicit LAC among them."""
     dice = Random(seed)
     journal = OurJournal(JOURNAL_ID, alignment=dice.choice([512, 4096]), size=1 << 17)
     counts = [0, 0, 0]
@@ -46,9 +47,9 @@ def ours(seed: int = 0, groups: int = 10) -> OurJournal:
             counts[ledger] += 1
         records[dice.randrange(len(records) + 1) : 0] = [
             (
-                codec.encode_ledger_key(1, b"k" * 20),
-                codec.encode_fence(2),
-                codec.encode_explicit_lac(0, b"p" * 20),
+                journal_format.encode_ledger_key(1, b"k" * 20),
+                journal_format.encode_fence(2),
+                journal_format.encode_explicit_lac(0, b"p" * 20),
             )[number % 3]
         ]
         journal.group(*records, flags=dice.choice([GroupFlag.NONE, GroupFlag.ATOMIC]))
@@ -69,8 +70,8 @@ def theirs(seed: int = 0, version: int = 6) -> BookieJournal:
     return journal
 
 
-def at(data: bytes, place: int) -> Item:
-    """What stands at that byte."""
+def at(data: bytes, place: int) -> AuditedItem:
+    """Return the item at that byte."""
     return next(item for item in items(data) if item.start <= place < item.end)
 
 
@@ -87,19 +88,19 @@ def bits(first: int, last: int, seed: int, count: int) -> Iterator[tuple[int, in
 # ── journals of ours ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def expected(item: Item, place: int) -> list[tuple[int, int]]:
-    """The extents that may be named for a byte of this item: the exact ones."""
+def expected(item: AuditedItem, place: int) -> list[tuple[int, int]]:
+    """Return the extents that may be named for a byte of this item: the exact ones."""
     if not item.is_padding:
         return [(item.start, item.end)]
     seal = (item.end - SEAL, item.end)
-    if item.start == codec.HEADER_SIZE_MAX and place >= item.start + codec.PREFIX_SIZE:
-        return [(place, place + 1)]  # behind the header
+    if item.start == journal_format.HEADER_SIZE_MAX and place >= item.start + journal_format.PREFIX_SIZE:
+        return [(place, place + 1)]  # after the header
     if item.end - item.start < SEAL:
         return [(item.start, item.end)]  # the mark of an atomic group
     if place >= seal[0]:
         return [seal]
-    if place < item.start + codec.PREFIX_SIZE:
-        return [(item.start, item.end)]  # its framing is lost, with the seal in it
+    if place < item.start + journal_format.PREFIX_SIZE:
+        return [(item.start, item.end)]  # its framing is lost, and so is the seal in it
     return [(place, place + 1)]
 
 
@@ -108,7 +109,7 @@ def test_every_flipped_bit_in_a_journal_of_ours_is_named_to_the_record(seed: int
     journal = ours(seed)
     data = journal.file()
     whole = part_of(data)
-    first = codec.HEADER_SIZE_MAX
+    first = journal_format.HEADER_SIZE_MAX
     for place, bit in bits(first, journal.ends[-2], seed, 60):
         item = at(data, place)
         part = part_of(flip(data, place, bit))
@@ -121,20 +122,20 @@ def test_every_flipped_bit_in_a_journal_of_ours_is_named_to_the_record(seed: int
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_damage_before_the_mark_is_named_too_and_takes_nothing_from_behind_it(seed: int) -> None:
+def test_damage_before_the_mark_is_named_and_costs_no_entry_after_it(seed: int) -> None:
     journal = ours(seed)
     data, mark = journal.file(), journal.ends[5]
-    behind = ids(part_of(data, mark).behind)
-    for place, bit in bits(codec.HEADER_SIZE_MAX, mark, seed, 30):
+    behind = ids(part_of(data, mark).after_mark)
+    for place, bit in bits(journal_format.HEADER_SIZE_MAX, mark, seed, 30):
         part = part_of(flip(data, place, bit), mark)
         assert hits(part.flaws) == expected(at(data, place), place)
         assert part.marked_at_record is True
-        assert ids(part.behind) == behind
+        assert ids(part.after_mark) == behind
         assert part.scan.is_sound
 
 
 @pytest.mark.parametrize("start", [0, None])
-def test_damage_in_the_last_group_is_a_tail_that_nothing_vouches_for(start: int | None) -> None:
+def test_damage_in_the_last_group_is_an_unvouched_tail(start: int | None) -> None:
     journal = ours()
     data = journal.file()
     for place, bit in bits(journal.ends[-2], journal.ends[-1], 1, 60):
@@ -144,9 +145,10 @@ def test_damage_in_the_last_group_is_a_tail_that_nothing_vouches_for(start: int 
         assert not part.scan.is_sound
 
 
-def test_a_torn_tail_is_told_apart() -> None:
+@pytest.mark.sampled
+def test_a_torn_tail_is_distinguished_from_damage() -> None:
     journal = ours()
-    for end in range(journal.ends[-2] + 1, journal.ends[-1], 7):
+    for end in every(4, range(journal.ends[-2] + 1, journal.ends[-1], 7)):
         data = zero(journal.file(), end, journal.ends[-1])
         part = part_of(data)
         assert part.flaws == ()
@@ -159,7 +161,7 @@ def test_a_zeroed_block_is_named_with_every_record_that_it_hits(seed: int) -> No
     journal = ours(seed)
     data = journal.file()
     every = items(data)
-    for place, _ in bits(codec.HEADER_SIZE_MAX, journal.ends[-2] - 512, seed, 20):
+    for place, _ in bits(journal_format.HEADER_SIZE_MAX, journal.ends[-2] - 512, seed, 20):
         start = place - place % 512
         damaged = zero(data, start, start + 512)
         if damaged == data:
@@ -174,7 +176,7 @@ def test_a_zeroed_block_is_named_with_every_record_that_it_hits(seed: int) -> No
         ]
         for item in hit:
             assert any(flaw.offset < item.end and item.start < flaw.end for flaw in part.flaws), (start, item)
-        # And nothing that lies beside it.
+        # Nothing next to it is named.
         first, last = hit[0].start, max(item.end for item in every if item.start < start + 512)
         group_end = next(end for end in journal.ends if end >= last)
         assert all(first <= flaw.offset < flaw.end <= group_end for flaw in part.flaws), (start, part.flaws)
@@ -199,7 +201,7 @@ def test_a_misdirected_block_is_named(seed: int) -> None:
 @pytest.mark.parametrize(
     "length", [0, 1, 15, 16, 20, 100, -1, -5, -0x100, 2**31 - 1, 1 << 24, 500, 1000, 5000]
 )
-def test_a_wrong_length_is_named_with_the_entry_whose_it_is(length: int) -> None:
+def test_a_wrong_length_is_named_with_its_entry(length: int) -> None:
     journal = ours(3)
     data = journal.file()
     for item in items(data):
@@ -216,19 +218,21 @@ def test_a_wrong_length_is_named_with_the_entry_whose_it_is(length: int) -> None
             assert (part.flaws[0].ledger_id, part.flaws[0].entry_id) == (item.ledger_id, item.entry_id)
 
 
-@pytest.mark.parametrize("ways", [BOOKIE, Ways(presumed=DigestType.CRC32C)])
-def test_a_length_that_has_grown_up_to_the_end_of_other_entries_hides_none_of_them(ways: Ways) -> None:
+@pytest.mark.parametrize("policy", [BOOKIE, DigestPolicy(presumed=DigestType.CRC32C)])
+def test_a_length_that_has_grown_up_to_the_end_of_other_entries_hides_none_of_them(
+    policy: DigestPolicy,
+) -> None:
     made = entry_record(1, 0), entry_record(1, 1), entry_record(1, 2), entry_record(1, 3)
     journal = BookieJournal(JOURNAL_ID).flush(*made).flush(entry_record(1, 4)).file()
-    if ways is not BOOKIE:
+    if policy is not BOOKIE:
         journal = OurJournal(JOURNAL_ID).group(*made).group(entry_record(1, 4)).file()
     _, second, third, *_ = (item for item in items(journal) if item.is_entry)
     grown = struct.pack(">i", third.end - second.start - LENGTH_WORD_SIZE)
-    part = part_of(change(journal, second.start, grown), 0, ways)
+    part = part_of(change(journal, second.start, grown), 0, policy)
     assert [(flaw.offset, flaw.end, flaw.entry_id) for flaw in part.flaws] == [(second.start, second.end, 1)]
 
 
-def test_a_length_that_has_grown_over_the_first_word_of_padding_is_that_entry_s_alone() -> None:
+def test_a_length_that_has_grown_over_the_first_word_of_padding_concerns_only_its_entry() -> None:
     journal = OurJournal(JOURNAL_ID).group(entry_record(1, 0)).group(entry_record(1, 1)).file()
     entry = next(item for item in items(journal) if item.is_entry)
     grown = struct.pack(">i", entry.end - entry.start)
@@ -236,7 +240,7 @@ def test_a_length_that_has_grown_over_the_first_word_of_padding_is_that_entry_s_
     assert [(flaw.offset, flaw.end, flaw.entry_id) for flaw in part.flaws] == [(entry.start, entry.end, 0)]
 
 
-def test_two_damaged_records_of_a_group_are_two() -> None:
+def test_two_damaged_records_of_a_group_are_two_flaws() -> None:
     journal = OurJournal(JOURNAL_ID, alignment=512)
     journal.group(*(entry_record(1, one, b"x" * 100) for one in range(6))).group(entry_record(1, 6))
     data = journal.file()
@@ -245,48 +249,50 @@ def test_two_damaged_records_of_a_group_are_two() -> None:
     assert [flaw.entry_id for flaw in part_of(damaged).flaws] == [2, 3]
 
 
-def test_what_no_digest_protects_is_found_by_the_group_s_checksum() -> None:
-    """A fence, a key, an entry of a ledger without a digest: one wrong byte says where it is."""
+def test_damage_without_a_digest_is_found_by_the_checksum_of_the_group() -> None:
+    """Fences, keys and entries without a digest: the checksum of the group finds one wrong byte."""
     dummy = Client(4, DigestType.DUMMY)
     journal = OurJournal(JOURNAL_ID, alignment=512)
     records = (
         entry_record(1, 0),
-        codec.encode_ledger_key(2, b"k" * 20),
-        codec.encode_record(dummy.entry(0, b"unproven")),
-        codec.encode_fence(3),
+        journal_format.encode_ledger_key(2, b"k" * 20),
+        journal_format.encode_record(dummy.entry(0, b"unproven")),
+        journal_format.encode_fence(3),
     )
     journal.group(*records).group(entry_record(1, 1))
-    data, ways = journal.file(), Ways({4: DigestType.DUMMY}, DigestType.CRC32C)
+    data, policy = journal.file(), DigestPolicy({4: DigestType.DUMMY}, DigestType.CRC32C)
     for item in items(data)[1:4]:
         for place in range(item.start + (24 if item.entry_id is None else 36), item.end):
-            (flaw,) = part_of(flip(data, place, 3), 0, ways).flaws
+            (flaw,) = part_of(flip(data, place, 3), 0, policy).flaws
             assert (flaw.kind, flaw.flaw) == (FlawKind.RECORD, Flaw.CHECKSUM)
             assert (flaw.offset, flaw.end, flaw.ledger_id) == (item.start, item.end, item.ledger_id)
 
 
-def test_where_several_bytes_are_wrong_that_no_digest_protects_the_group_is_named() -> None:
+def test_several_wrong_bytes_without_a_digest_name_the_group() -> None:
     journal = OurJournal(JOURNAL_ID, alignment=512)
-    journal.group(entry_record(1, 0), codec.encode_ledger_key(2, b"k" * 20)).group(entry_record(1, 1))
+    journal.group(entry_record(1, 0), journal_format.encode_ledger_key(2, b"k" * 20)).group(
+        entry_record(1, 1)
+    )
     key = items(journal.file())[1]
     part = part_of(change(journal.file(), key.end - 9, b"somewhere"))
     assert part.flaws == (FlawAt(FlawKind.RECORD, Flaw.CHECKSUM, 512, journal.ends[0]),)
 
 
-def test_padding_behind_the_header_is_looked_at() -> None:
+def test_padding_after_the_header_is_checked() -> None:
     journal = OurJournal(JOURNAL_ID, alignment=4096).group(entry_record(1, 0))
     (flaw,) = part_of(flip(journal.file(), 1000)).flaws
     assert (flaw.offset, flaw.end, flaw.flaw) == (1000, 1001, Flaw.NOT_ZERO)
 
 
-def test_a_file_that_has_lost_its_end_is_named_though_all_in_it_is_sound() -> None:
+def test_a_sound_file_that_lost_its_end_is_named() -> None:
     journal = OurJournal(JOURNAL_ID, filled_until=1 << 15).group(entry_record(1, 0))
     (flaw,) = part_of(journal.file()[: 1 << 14]).flaws
     assert (flaw.flaw, flaw.offset, flaw.end) == (Flaw.FILE_CUT, 1 << 14, 1 << 15)
 
 
-def test_a_file_that_is_cut_is_named_where_something_knows_of_more() -> None:
+def test_a_cut_file_is_named_if_its_true_size_is_known() -> None:
     journal = ours()
-    for end in range(codec.HEADER_SIZE_MAX, journal.end, 499):
+    for end in range(journal_format.HEADER_SIZE_MAX, journal.end, 499):
         part = part_of(journal.file()[:end])
         assert part.flaws == ()
         assert part.scan.end <= end
@@ -307,7 +313,7 @@ def test_groups_of_another_journal_are_named_by_the_header() -> None:
     assert (flaw.flaw, flaw.offset) == (Flaw.OTHER_HEADER, 0)
 
 
-# ── a bookie's ───────────────────────────────────────────────────────────────────────────────────────────
+# ── a bookie's journal ───────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -323,7 +329,7 @@ def test_every_flipped_bit_of_an_entry_that_a_bookie_has_journaled_is_named(seed
     journal = theirs(seed, version)
     data = journal.file()
     entries = [item for item in items(data) if item.is_entry]
-    every = ids(part_of(data, 0, BOOKIE).behind)
+    every = ids(part_of(data, 0, BOOKIE).after_mark)
     for place, bit in bits(entries[0].start, entries[-6].end, seed, 40):
         item = at(data, place)
         if item.is_padding:
@@ -333,7 +339,9 @@ def test_every_flipped_bit_of_an_entry_that_a_bookie_has_journaled_is_named(seed
         assert part.tail == ()
         flaw = part.flaws[0]
         assert flaw.offset == item.start, (place, bit, part.flaws, item)
-        assert {(one, two) for one, two in every} - {(item.ledger_id, item.entry_id)} == set(ids(part.before))
+        assert {(one, two) for one, two in every} - {(item.ledger_id, item.entry_id)} == set(
+            ids(part.before_mark)
+        )
         if place >= item.start + 4:
             assert hits(part.flaws) == [(item.start, item.end)], (place, bit)
 
@@ -342,7 +350,7 @@ def test_every_flipped_bit_of_an_entry_that_a_bookie_has_journaled_is_named(seed
 def test_damage_of_a_bookie_s_journal_before_the_mark_is_named_too(seed: int) -> None:
     journal = theirs(seed)
     data, mark = journal.file(), journal.ends[25]
-    behind = ids(part_of(data, mark, BOOKIE).behind)
+    behind = ids(part_of(data, mark, BOOKIE).after_mark)
     for place, bit in bits(512, journal.ends[24], seed, 20):
         item = at(data, place)
         if item.is_padding:
@@ -351,7 +359,7 @@ def test_damage_of_a_bookie_s_journal_before_the_mark_is_named_too(seed: int) ->
         assert part.flaws
         assert part.flaws[0].offset == item.start
         assert part.marked_at_record is True
-        assert ids(part.behind) == behind
+        assert ids(part.after_mark) == behind
 
 
 def test_the_last_entry_of_a_bookie_s_journal_is_a_tail() -> None:
@@ -366,7 +374,7 @@ def test_the_last_entry_of_a_bookie_s_journal_is_a_tail() -> None:
         assert not part.scan.is_sound
 
 
-def test_behind_damage_in_the_middle_the_last_entry_is_a_tail_all_the_same() -> None:
+def test_after_damage_in_the_middle_the_last_entry_is_still_a_tail() -> None:
     journal = theirs()
     entries = [item for item in items(journal.file()) if item.is_entry]
     data = flip(flip(journal.file(), entries[9].end - 1), entries[-1].end - 1)
@@ -394,10 +402,10 @@ def test_a_zeroed_block_of_a_bookie_s_journal_is_named() -> None:
 
 
 @pytest.mark.parametrize("more", [20, 600, 1300])
-def test_what_has_grown_over_the_mark_is_wrong_and_the_mark_is_not(more: int) -> None:
+def test_a_record_that_has_grown_over_the_mark_is_wrong_and_not_the_mark(more: int) -> None:
     unproven, journal = Client(4, DigestType.DUMMY), BookieJournal(JOURNAL_ID)
     for number in range(4):
-        journal.flush(codec.encode_record(unproven.entry(number, bytes(100))))
+        journal.flush(journal_format.encode_record(unproven.entry(number, bytes(100))))
     mark = journal.ends[-1]
     for number in range(4):
         journal.flush(entry_record(1, number, bytes(range(200))))
@@ -406,7 +414,7 @@ def test_what_has_grown_over_the_mark_is_wrong_and_the_mark_is_not(more: int) ->
     part = part_of(change(journal.file(), last.start, grown), mark, BOOKIE)
     assert hits(part.flaws) == [(last.start, mark)]
     assert part.marked_at_record is True
-    assert ids(part.behind) == [(1, number) for number in range(4)]
+    assert ids(part.after_mark) == [(1, number) for number in range(4)]
 
 
 def test_padding_of_a_bookie_s_journal_whose_length_has_grown_hides_nothing() -> None:
@@ -414,14 +422,14 @@ def test_padding_of_a_bookie_s_journal_whose_length_has_grown_hides_nothing() ->
     data = journal.file()
     padding = next(item for item in items(data) if item.is_padding)
     inside = next(item for item in items(data) if item.start == padding.end)
-    grown = inside.end - padding.start - codec.PREFIX_SIZE
+    grown = inside.end - padding.start - journal_format.PREFIX_SIZE
     part = part_of(change(data, padding.start + 4, struct.pack(">i", grown)), 0, BOOKIE)
     assert part.flaws
     assert part.flaws[0].offset == padding.start
 
 
-def test_an_entry_of_a_ledger_that_nothing_speaks_for_is_doubted() -> None:
-    """Its ledger id is damaged: the digest of no other ledger tells."""
+def test_an_entry_of_a_ledger_without_other_evidence_is_doubted() -> None:
+    """Its ledger id is damaged: the digests of other ledgers are no evidence."""
     journal = theirs(4)
     data = journal.file()
     item = next(one for one in items(data) if one.is_entry and one.entry_id)
@@ -432,24 +440,24 @@ def test_an_entry_of_a_ledger_that_nothing_speaks_for_is_doubted() -> None:
     )
 
 
-def test_what_no_reader_could_detect_is_unverified() -> None:
+def test_damage_that_no_reader_can_detect_is_unverified() -> None:
     dummy = Client(4, DigestType.DUMMY)
     journal = BookieJournal(JOURNAL_ID)
-    journal.flush(*(codec.encode_record(dummy.entry(one, b"unproven")) for one in range(20)))
+    journal.flush(*(journal_format.encode_record(dummy.entry(one, b"unproven")) for one in range(20)))
     item = items(journal.file())[3]
     part = part_of(flip(journal.file(), item.end - 1), 0, BOOKIE)
     assert (part.flaws, part.unverified) == ((), {4: 20})
 
 
 @pytest.mark.parametrize("place", [0, 3, 5, 300])
-def test_a_damaged_header_of_a_bookie_s_is_named(place: int) -> None:
+def test_a_damaged_header_of_a_bookie_s_journal_is_named(place: int) -> None:
     part = part_of(flip(theirs().file(), place), 0, BOOKIE)
     assert isinstance(part.scan.header, Damaged)
     assert hits(part.flaws) == [(0, 512)]
 
 
 def test_a_seal_that_ends_in_a_zero_is_whole() -> None:
-    # Behind it stand zeros, and the data seems to end one byte earlier.
+    # Zeros follow the seal, and the data seems to end one byte earlier.
     journal = next(
         one
         for salt in range(10_000)

@@ -1,4 +1,6 @@
-"""The engines of one machine: every part comes, bytes are told, errors are raised, nobody is left over."""
+"""The engines of one machine: every result arrives, bytes are reported, errors are raised, no process is
+left.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +10,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from spark_tasks import Read, Tell
+from spark_tasks import Read, ReportTask
 
-from recovery.audit.local import Pool, Serial, processors
-from recovery.audit.task import Pace
+from recovery.audit.engines.local import Pool, Serial, processors
+from recovery.audit.engines.task import ReadThrottle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from recovery.audit.task import Engine
+    from recovery.audit.engines.task import TaskEngine
 
 ENGINES = [Serial(), Pool(2)]
 
 
 def unwatched(_: int) -> None:
-    """Nobody looks."""
+    """Ignore the number."""
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
-def test_each_part_comes_once_with_the_number_of_its_task(engine: Engine, tmp_path: Path) -> None:
+def test_each_part_comes_once_with_the_number_of_its_task(engine: TaskEngine, tmp_path: Path) -> None:
     paths = [tmp_path / str(number) for number in range(30)]
     for number, path in enumerate(paths):
         path.write_bytes(bytes([number]) * number)
@@ -40,27 +42,29 @@ def test_each_part_comes_once_with_the_number_of_its_task(engine: Engine, tmp_pa
 
 
 def test_a_pool_is_other_processes_and_they_end_with_it() -> None:
-    tasks: list[Any] = [Tell(str(number)) for number in range(12)]
+    tasks: list[Any] = [ReportTask(str(number)) for number in range(12)]
     processes = {done.part.process for done in Pool(2).run(tasks, unwatched)}
     assert os.getpid() not in processes
     assert 1 <= len(processes) <= 2
     assert multiprocessing.active_children() == []
 
 
-def test_for_one_task_nobody_is_started() -> None:
-    (done,) = Pool(8).run([Tell("alone")], unwatched)
+def test_for_one_task_no_process_is_started() -> None:
+    (done,) = Pool(8).run([ReportTask("alone")], unwatched)
     assert done.part.process == os.getpid()
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
-def test_what_a_task_raises_is_raised_and_the_rest_is_given_up(engine: Engine, tmp_path: Path) -> None:
+def test_an_error_of_a_task_is_raised_and_the_other_tasks_are_cancelled(
+    engine: TaskEngine, tmp_path: Path
+) -> None:
     tasks: list[Any] = [Read(str(tmp_path / "missing")) for _ in range(50)]
     with pytest.raises(FileNotFoundError, match="missing"):
         list(engine.run(tasks, unwatched))
     assert multiprocessing.active_children() == []
 
 
-def test_who_stops_in_the_middle_leaves_no_process(tmp_path: Path) -> None:
+def test_stopping_early_leaves_no_process(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x")
     running = Pool(2).run([Read(str(path)) for _ in range(40)], unwatched)
@@ -71,7 +75,7 @@ def test_who_stops_in_the_middle_leaves_no_process(tmp_path: Path) -> None:
 
 @dataclass
 class Clock:
-    """Time goes on only where somebody sleeps."""
+    """A clock that only advances in `sleep`."""
 
     now: float = 0.0
 
@@ -82,18 +86,18 @@ class Clock:
         return self.now
 
 
-def test_a_rate_holds_back_who_reads_faster() -> None:
+def test_a_rate_slows_down_a_faster_reader() -> None:
     clock = Clock()
-    told: list[int] = []
-    pace = Pace(told.append, rate_max=100.0, clock=clock.time, sleep=clock.sleep)
+    bytes_reported: list[int] = []
+    throttle = ReadThrottle(bytes_reported.append, rate_max=100.0, clock=clock.time, sleep=clock.sleep)
     for _ in range(10):
-        pace.read(50)
+        throttle.read(50)
     assert clock.now == pytest.approx(5.0)
     clock.now += 60.0
-    pace.read(50)  # what was not read meanwhile is no credit
+    throttle.read(50)  # time without reading is no credit
     assert clock.now == pytest.approx(65.5)
-    assert told == [50] * 11
+    assert bytes_reported == [50] * 11
 
 
-def test_processors_are_those_that_this_process_may_use() -> None:
+def test_only_processors_that_this_process_may_use_are_counted() -> None:
     assert processors() == len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""The self-test counts what an audit finds, and says what it does not."""
+"""The self-test counts the faults that an audit finds, and names those that it misses."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import shutil
 from typing import TYPE_CHECKING
 
 import audited_stores
+import pytest
 
 from recovery.audit.faults import self_test as module
 from recovery.audit.faults.kinds import Fault
 from recovery.audit.faults.self_test import Trials, self_test
-from recovery.verify.catalogue import KINDS
+from recovery.audit.findings.catalogue import KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
-    from recovery.verify.finding import Finding
+    from recovery.audit.findings.finding import Finding
 
 
+@pytest.mark.slow
 def test_every_kind_of_fault_is_planted_once_and_found() -> None:
     tested = self_test(None, Trials(count=len(Fault)))
     assert tested.is_passed, tested.misses
-    # The stores are ours, and in no journal of ours is it free what padding holds.
+    # The stores are ours, and in our journals the content of padding is checked.
     without = Fault.JOURNAL_PADDING_FREE
     assert [score.fault for score in tested.scores] == [fault for fault in Fault if fault is not without]
     assert tested.not_planted == (without,)
@@ -43,7 +43,7 @@ def test_a_store_is_copied_and_left_alone(tmp_path: Path) -> None:
     assert heard == [(number, 30) for number in range(1, 31)]
 
 
-def test_of_a_large_store_a_sample_stands_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_for_a_large_store_a_sample_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "SMALL", 0)
     (tmp_path / "file").write_bytes(b"x")
     tested = self_test(tmp_path, Trials(count=2))
@@ -51,7 +51,7 @@ def test_of_a_large_store_a_sample_stands_in(monkeypatch: pytest.MonkeyPatch, tm
     assert tested.planted == 2
 
 
-def test_an_audit_that_says_nothing_misses_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_without_findings_misses_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trials, "findings", lambda *_: ())
     tested = self_test(None, Trials(count=5))
     assert not tested.is_passed
@@ -59,10 +59,10 @@ def test_an_audit_that_says_nothing_misses_everything(monkeypatch: pytest.Monkey
     assert [(score.planted, score.found, score.located, score.missed) for score in tested.scores] == [
         (1, 0, 0, 1)
     ] * 5
-    assert all("nothing was told" in miss and "seed" in miss for miss in tested.misses)
+    assert all("nothing was found" in miss and "seed" in miss for miss in tested.misses)
 
 
-def test_an_audit_that_says_too_much_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_with_unexpected_findings_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Trials.findings
 
     def loud(self: Trials, root: Path) -> tuple[Finding, ...]:
@@ -72,4 +72,4 @@ def test_an_audit_that_says_too_much_does_not_pass(monkeypatch: pytest.MonkeyPat
     tested = self_test(None, Trials(count=1))
     assert not tested.is_passed
     assert [alarm.kind for alarm in tested.false_alarms] == ["LGR-003", "LGR-003"]
-    assert "too much: LGR-003" in tested.misses[0]
+    assert "unexpected: LGR-003" in tested.misses[0]

@@ -1,4 +1,4 @@
-"""Files as tables, against the walkers that look at one record after the other."""
+"""Files as tables, compared with a walk that reads one record after the other."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import fixtures
 import pytest
 import small_stores
 
-from recovery.audit.choice import EVERYTHING
-from recovery.audit.index_tables import IndexTables
-from recovery.audit.journal_tables import JournalTables
-from recovery.audit.log_tables import LogTables
-from recovery.audit.tables import INDEX, JOURNAL, LOG
-from recovery.audit.ways import Ways
-from storage import entrylog_scan, filenames
-from storage.codec.digest import DigestCheck
-from storage.codec.entry import HEAD
-from storage.codec.survey import EntryVerifier
-from storage.entry import DigestType
-from storage.entrylog_reader import EntryLogReader, LogEntry
-from storage.posix_files import open_file
+from recovery.audit.digests.policy import DigestPolicy
+from recovery.audit.spark.index_tables import IndexTables
+from recovery.audit.spark.journal_tables import JournalTables
+from recovery.audit.spark.log_tables import LogTables
+from recovery.audit.spark.pushdown import EVERYTHING
+from recovery.audit.spark.tables import INDEX, JOURNAL, LOG
+from storage.disk import filenames
+from storage.disk.posix import open_file
+from storage.entry.digest import DigestCheck
+from storage.entry.digest_inference import EntryVerifier
+from storage.entry.format import HEAD
+from storage.entry.model import DigestType
+from storage.entrylog import scan as entrylog_scan
+from storage.entrylog.reader import EntryLogReader, LogEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-OURS = Ways(presumed=DigestType.CRC32C)
+OURS = DigestPolicy(presumed=DigestType.CRC32C)
 STATUS = {DigestCheck.OK: "ok", DigestCheck.MISMATCH: "bad", DigestCheck.UNVERIFIED: "unverified"}
 LOG_SETS = [name for name in fixtures.SETS if "journal_only" not in name]
 
@@ -46,19 +47,19 @@ def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     return found
 
 
-def log(path: Path, ways: Ways = OURS, **chosen: Any) -> LogTables:
+def log(path: Path, policy: DigestPolicy = OURS, **chosen: Any) -> LogTables:
     number = filenames.parse(path.name).number
     assert number is not None
-    return LogTables(str(path), number, ways, **chosen)
+    return LogTables(str(path), number, policy, **chosen)
 
 
 def walked(path: Path, passwords: dict[int, bytes]) -> list[dict[str, Any]]:
-    """What the careful walker says of the same entries, their digest types surveyed first."""
+    """Return the same entries as read on the slow path, with digest types inferred first."""
     verifier = EntryVerifier(password_of=passwords.get)
     found = []
     with open_file(path) as file:
         reader = EntryLogReader(file, 0, verifier)
-        entrylog_scan.survey(reader)
+        entrylog_scan.learn_digest_types(reader)
         for item in entrylog_scan.items(reader):
             if isinstance(item, LogEntry):
                 ledger, entry, confirmed, length = HEAD.unpack_from(item.data)
@@ -83,20 +84,22 @@ def walked(path: Path, passwords: dict[int, bytes]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LOG_SETS)
-def test_the_entries_of_a_bookie_s_logs_are_those_that_the_careful_walker_finds(name: str) -> None:
+def test_the_entries_of_a_bookie_s_logs_are_those_of_the_slow_path(name: str) -> None:
     passwords = fixtures.passwords(name)
     for path in fixtures.entry_logs(name):
-        found = rows(log(path, Ways(passwords=passwords)).entries(payload=True))
+        found = rows(log(path, DigestPolicy(passwords=passwords)).entries(payload=True))
         for row in found:
             row.pop("log")
             row.pop("digest")
         assert found == walked(path, passwords)
 
 
-def test_what_nothing_can_verify_is_neither_good_nor_bad() -> None:
+def test_unverifiable_entries_are_neither_good_nor_bad() -> None:
     found: set[tuple[str, str]] = set()
     for path in fixtures.entry_logs("08_digests"):
-        found |= {(row["digest_type"], row["digest_status"]) for row in rows(log(path, Ways()).entries())}
+        found |= {
+            (row["digest_type"], row["digest_status"]) for row in rows(log(path, DigestPolicy()).entries())
+        }
     assert found == {("CRC32C", "ok"), ("CRC32", "ok"), ("MAC", "unverified"), ("DUMMY", "unverified")}
 
 
@@ -112,7 +115,7 @@ def test_runs_sum_up_the_entries(store: Path) -> None:
         assert run["last_entry"] in ids
 
 
-def test_of_chosen_ledgers_only_theirs_are_there(store: Path) -> None:
+def test_only_rows_of_the_chosen_ledgers_are_returned(store: Path) -> None:
     path = store / "ledgers/current/1.log"
     chosen = EVERYTHING.one_of((8, 99))
     everything = rows(log(path).entries())
@@ -151,7 +154,7 @@ def test_a_log_of_no_entries_has_no_rows_and_is_one_part(tmp_path: Path) -> None
     assert (part["file_size"], part["entries"]) == (0, 0)
 
 
-def test_the_index_leads_to_each_entry(store: Path) -> None:
+def test_the_index_points_at_each_entry(store: Path) -> None:
     places = {
         (row["ledger"], row["entry"]): (row["log"], row["offset"])
         for row in rows(IndexTables(str(store / "ledgers/current/index")).entries())
@@ -184,8 +187,8 @@ def test_rows_of_the_index_can_be_chosen_by_ledger_and_log(store: Path) -> None:
     assert rows(IndexTables(path).flaws()) == []
 
 
-def test_an_index_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no index that can be read"):
+def test_a_missing_index_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no readable index"):
         rows(IndexTables(str(tmp_path / "index")).entries())
 
 
@@ -211,7 +214,7 @@ def test_every_acknowledged_entry_of_a_bookie_that_crashed_is_in_its_journals() 
     found = {}
     for path in fixtures.journals(name):
         number = filenames.parse(path.name).number or 0
-        journal = JournalTables(str(path), number, Ways(passwords=fixtures.passwords(name)))
+        journal = JournalTables(str(path), number, DigestPolicy(passwords=fixtures.passwords(name)))
         for row in rows(journal.entries(payload=True)):
             found[row["ledger"], row["entry"]] = (
                 row["digest_type"],
@@ -226,7 +229,7 @@ def test_every_acknowledged_entry_of_a_bookie_that_crashed_is_in_its_journals() 
 
 
 @pytest.mark.parametrize("kind", [LOG, JOURNAL, INDEX])
-def test_every_table_says_what_sql_calls_its_columns(kind: dict[str, Any]) -> None:
+def test_every_table_has_a_ddl_for_its_columns(kind: dict[str, Any]) -> None:
     for table in kind.values():
         assert [field.name for field in table.schema] == [
             column.split()[0] for column in table.ddl.split(", ")

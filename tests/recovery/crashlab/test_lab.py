@@ -1,6 +1,6 @@
-"""The laboratory as a whole: it finds each mistake where it should, and nothing in what is correct.
+"""The laboratory as a whole: it finds each mistake in the right layer, and nothing in a correct store.
 
-The stores are little ones: these are tests of the tool.
+The stores are small, because these are tests of the tool.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import little_indexed_store
 import pytest
-from lab_kills import Kills
+import toy_lab as toy_files
+from lab_kills import KillRunner
 from little_lab import STORES, indexed_lab, little_lab, remember_interruptions, touch
 
-from recovery.crashlab import CrashLab, LabError, preload, violation
+from recovery.crashlab import CrashLab, LabError
+from recovery.crashlab.judge.outcome import ObservedState
+from recovery.crashlab.judge.run_figures import Status, load
 from recovery.crashlab.lab import seconds_of
+from recovery.crashlab.layers import violation
 from recovery.crashlab.layers.replay import replayed
-from recovery.crashlab.numbers import Status, load
+from recovery.crashlab.record import preload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,12 +33,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from recovery.crashlab import Ctx, LabReport
-    from recovery.crashlab.numbers import LabNumbers
+    from recovery.crashlab.judge.run_figures import LabNumbers
 
 pytestmark = pytest.mark.skipif(bool(preload.why_not()), reason=preload.why_not() or "nothing is missing")
 
 ALL = ("model", "kill", "errors", "nested", "rot")
-"""All layers that need nothing of the machine."""
+"""All layers that need no privileges."""
 
 slow = pytest.mark.slow
 
@@ -43,13 +47,14 @@ def found(report: LabReport) -> set[tuple[str, str]]:
     return {(one.layer, one.kind) for one in report.violations}
 
 
-# ── what is correct, and what is not ────────────────────────────────────────────────────────────────────────
+# ── correct stores and mistakes ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layers", [("model",), *(pytest.param((name,), marks=slow) for name in ("kill", "errors", "nested"))]
 )
-def test_nothing_is_found_in_a_store_that_is_correct(layers: tuple[str, ...]) -> None:
+def test_nothing_is_found_in_a_correct_store(layers: tuple[str, ...]) -> None:
     report = little_lab().run(layers, jobs=1)
 
     report.assert_ok()
@@ -57,11 +62,12 @@ def test_nothing_is_found_in_a_store_that_is_correct(layers: tuple[str, ...]) ->
     assert report.out is None
 
 
+@pytest.mark.slow
 def test_no_kill_finds_anything_in_a_store_with_an_index() -> None:
     report = indexed_lab().run(["kill"], jobs=1)
 
     report.assert_ok()
-    # Before each call, in the middle of each write, and behind each call; each struck what it was meant for.
+    # Before each call, in the middle of each write, and after each call; each hit the intended call.
     assert report.numbers.layer("kill").counts == {"kills": 46 + 12 + 46}
 
 
@@ -82,14 +88,10 @@ MISTAKES = {
     "OldRemovedBeforeMark": ("kill", "REFUSED"),
     "NoLatch": ("errors", "LOST"),
 }
-"""The layer that a mistake is made for, and what is seen there."""
-
-FAST = {"NoChecksum"}
+"""The layer that finds a mistake, and the breach that it shows."""
 
 
-@pytest.mark.parametrize(
-    "mistake", [name if name in FAST else pytest.param(name, marks=slow) for name in MISTAKES]
-)
+@pytest.mark.parametrize("mistake", [pytest.param(name, marks=slow) for name in MISTAKES])
 def test_a_mistake_is_found_by_the_layer_that_is_made_for_it(mistake: str, tmp_path: Path) -> None:
     layer, kind = MISTAKES[mistake]
 
@@ -114,6 +116,7 @@ FOUND_BY_A_KILL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mistake", ["IndexInPlace", *(pytest.param(n, marks=slow) for n in [*FOUND_BY_A_KILL][:-1])]
 )
@@ -123,11 +126,12 @@ def test_a_kill_uncovers_the_mistake(mistake: str, tmp_path: Path) -> None:
     assert {one.kind for one in report.violations} >= FOUND_BY_A_KILL[mistake]
 
 
+@pytest.mark.slow
 def test_a_recovery_that_shows_something_else_where_it_was_crashed_is_found(tmp_path: Path) -> None:
     lab = CrashLab(touch, remember_interruptions, lambda *_: None)
 
     report = lab.run(["nested"], jobs=1, out=tmp_path)
-    with Kills(lab) as kills:
+    with KillRunner(lab) as kills:
         killed = kills.of_recoveries()
 
     assert found(report) == {("nested", "DIFFERS")}
@@ -136,19 +140,20 @@ def test_a_recovery_that_shows_something_else_where_it_was_crashed_is_found(tmp_
     assert "KILL_AFTER 1, create began of the recovery" in killed.breaches[0]
 
 
-def test_the_smallest_crash_is_told_with_what_it_loses_and_where_it_would_hit_one(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_smallest_crash_is_reported_with_its_losses_and_its_profile(tmp_path: Path) -> None:
     report = little_lab("RenameBeforeSync").run(["model"], jobs=1, out=tmp_path)
 
     (first,) = report.violations
     assert first.cause == (
-        "REFUSED refused with Unsound: mark has a bad head · power cut before 16, datasync mark"
+        "REFUSED refused with Contradiction: mark has a bad head · power cut before 16, datasync mark"
         " · lost: bytes 0 to 512 of /mark (the file was not synced)"
     )
     assert first.profile == "ext4-ordered"
     assert first.count > 3
 
 
-# ── a store of one file, mended or not ──────────────────────────────────────────────────────────────────────
+# ── a store in one file, before and after it is mended ──────────────────────────────────────────────────────
 
 TOY = """
 import json, mmap, os, signal
@@ -210,7 +215,7 @@ MENDED = ('raise ValueError("half a line")', "pass")
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The store as a module that can be imported, and whose file is there to be mended."""
+    """Write the store as a module that can be imported, whose file can be mended."""
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "toy_store.py").write_text(TOY)
     monkeypatch.syspath_prepend(tmp_path / "modules")
@@ -227,8 +232,9 @@ def places(report: LabReport) -> list[Path]:
     return [report.out / one.directory for one in report.violations]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [("kill", "errors"), pytest.param(ALL, marks=slow)])
-def test_a_violation_is_made_again_byte_for_byte(
+def test_a_violation_is_reproduced_byte_for_byte(
     toy: ModuleType, tmp_path: Path, layers: tuple[str, ...]
 ) -> None:
     report = toy_lab(toy).run(layers, jobs=1, out=tmp_path / "out")
@@ -240,6 +246,7 @@ def test_a_violation_is_made_again_byte_for_byte(
         assert again.shows, place
 
 
+@pytest.mark.slow
 def test_a_violation_s_own_script_ends_with_1_until_the_store_is_mended(
     toy: ModuleType, tmp_path: Path
 ) -> None:
@@ -259,7 +266,7 @@ def code_of(script: Path) -> int:
 
 
 def bare() -> dict[str, str]:
-    """Not even a module that was compiled before it was mended."""
+    """Remove the compiled module too, because it may be older than the mended file."""
     return os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": os.devnull}
 
 
@@ -274,17 +281,48 @@ def test_the_report_is_written_with_its_violations(toy: ModuleType, tmp_path: Pa
     assert (place / "image" / "log").exists()
 
 
-# ── numbers ─────────────────────────────────────────────────────────────────────────────────────────────────
+def one_key(root: Path, ctx: Ctx) -> None:
+    with ctx.doing("add", "k", b"tea"):
+        toy_files.put(root, "k.log", b"tea")
+
+
+def recover_one_key(root: Path, note: str) -> ObservedState:
+    found = (root / "k.log").read_bytes() if (root / "k.log").exists() else b""
+    return ObservedState({("k",): found} if found == b"tea" else {}, notes=(note,))
+
+
+@pytest.mark.parametrize(
+    ("note", "outcome"),
+    [pytest.param("started in 3 ms", "silent", marks=slow), ("k.log: cut off", "reported")],
+)
+def test_rot_is_excused_only_by_a_note_that_names_the_damaged_file(
+    tmp_path: Path, note: str, outcome: str
+) -> None:
+    def recover(root: Path) -> ObservedState:
+        return recover_one_key(root, note if not recover_one_key(root, "").entries else "")
+
+    report = CrashLab(one_key, recover, name="toy").run(["rot"], jobs=1, out=tmp_path / "out")
+
+    (row,) = report.numbers.layer("rot").table.values()
+    assert row[outcome] > 20
+    assert {"silent", "reported"} & set(row) == {outcome}
+    assert [replayed(violation.load(place)).shows for place in places(report)[:1]] == (
+        [True] if outcome == "silent" else []
+    )
+
+
+# ── figures ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def numbers(report: LabReport) -> Any:
-    """All that does not depend on the machine."""
+    """Return everything that does not depend on the machine."""
     told: LabNumbers = report.numbers
     layers = {layer.name: (layer.status, layer.counts, layer.table) for layer in told.layers}
     workloads = [asdict(one) | {"seconds": 0} for one in told.workloads]
     return layers, workloads, [asdict(one) for one in told.violations]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [("model", "nested"), pytest.param(ALL, marks=slow)])
 def test_the_same_seed_gives_the_same_numbers(
     toy: ModuleType, tmp_path: Path, layers: tuple[str, ...]
@@ -296,13 +334,15 @@ def test_the_same_seed_gives_the_same_numbers(
     assert numbers(first) == numbers(second)
 
 
-def test_what_is_explored_does_not_depend_on_how_many_explore_it(toy: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_explored_states_do_not_depend_on_the_number_of_workers(toy: ModuleType, tmp_path: Path) -> None:
     one, two = (toy_lab(toy).run(["model", "kill"], jobs=jobs, out=tmp_path / f"{jobs}") for jobs in (1, 2))
 
     assert [layer.counts for layer in one.numbers.layers] == [layer.counts for layer in two.numbers.layers]
     assert found(one) == found(two)
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_over_says_what_it_left_out(toy: ModuleType) -> None:
     report = little_lab().run(["model", "errors"], budget=0.6, jobs=1)
 
@@ -322,18 +362,20 @@ def test_a_budget_is_read(budget: str | float | None, seconds: float | None) -> 
 
 
 @pytest.mark.parametrize("budget", ["", "soon", "-1s", "1d", "1s2"])
-def test_what_is_no_budget_is_refused(budget: str) -> None:
+def test_an_invalid_budget_is_refused(budget: str) -> None:
     with pytest.raises(ValueError, match="a budget is a number of seconds"):
         seconds_of(budget)
 
 
-# ── what cannot be told ─────────────────────────────────────────────────────────────────────────────────────
+# ── runs that cannot test anything ──────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
     ("workload", "path"), [("mapped", "map: "), ("by_another_way", "file: the recorder has not seen it made")]
 )
-def test_what_the_recorder_does_not_see_is_told(toy: ModuleType, workload: str, path: str) -> None:
+def test_changes_that_the_recorder_does_not_see_are_reported(
+    toy: ModuleType, workload: str, path: str
+) -> None:
     if workload == "by_another_way":
         toy.by_another_way = _beside_the_recorder(toy)  # type: ignore[attr-defined]
     report = toy_lab(toy, workload, "nothing").run(["model"], jobs=1)
@@ -365,26 +407,26 @@ def _beside_the_recorder(toy: ModuleType) -> Callable[..., None]:
         ("marks_nonsense", "nothing", "nonsense|Expecting value"),
     ],
 )
-def test_what_is_broken_without_a_crash_is_told_at_once(
+def test_a_promise_broken_without_a_crash_is_reported_at_once(
     toy: ModuleType, workload: str, recover: str, why: str
 ) -> None:
     with pytest.raises(LabError, match=why):
         toy_lab(toy, workload, recover).run(jobs=1)
 
 
-def test_a_layer_that_there_is_not_is_refused(toy: ModuleType) -> None:
+def test_an_unknown_layer_is_refused(toy: ModuleType) -> None:
     with pytest.raises(ValueError, match="no layer magic: there are "):
         toy_lab(toy).run(["model", "magic"])
 
 
-def test_a_program_that_is_none_is_refused() -> None:
+def test_a_value_that_is_no_program_is_refused() -> None:
     with pytest.raises(TypeError, match="neither a function nor a Command"):
         CrashLab(lambda root, ctx: None, 7)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="there is nothing to crash"):
         CrashLab({}, lambda root: {})
 
 
-def test_functions_that_no_other_process_could_import_are_brought_along() -> None:
+def test_functions_that_workers_cannot_import_are_sent_as_code() -> None:
     said: list[str] = []
 
     def workload(root: Path, ctx: Ctx) -> None:

@@ -1,4 +1,4 @@
-"""What the recorder cannot see is told as not covered, and never passes in silence."""
+"""Files that the recorder cannot follow are reported as not covered."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from recovery.crashlab import Command, CrashLab, Ctx
-from recovery.crashlab.numbers import Status
+from recovery.crashlab.judge.run_figures import Status
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from recovery.crashlab import LabReport
 
-# How it writes is decided by its first word; every way is durable, and none but the last is seen whole.
+# The first word of the command chooses how it writes. All ways are durable, but only the last is fully
+# recorded.
 SOURCE = r"""
 #include <fcntl.h>
 #include <stdio.h>
@@ -69,7 +70,10 @@ def recover(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, linked as usual, and without any library that could be put in front of."""
+    """Return the program, linked dynamically and statically.
+
+    No library can be preloaded into a static one.
+    """
     if not shutil.which("cc"):
         pytest.skip("NOT RUN: no C compiler (cc)")
     place = tmp_path_factory.mktemp("programs")
@@ -92,7 +96,7 @@ def crashed(lab: CrashLab, place: Path) -> LabReport:
         ("static", "write", "cups: the recorder has not seen it made"),
     ],
 )
-def test_what_the_recorder_does_not_see_is_told(
+def test_changes_that_the_recorder_does_not_see_are_reported(
     tmp_path: Path, programs: Path, program: str, how: str, what: str
 ) -> None:
     lab = CrashLab({"cups": Command([str(programs / program), how, "{root}"])}, recover)
@@ -100,7 +104,7 @@ def test_what_the_recorder_does_not_see_is_told(
     assert f"cups: {what}" in " ".join(report.numbers.uncovered)
     for name in ("model", "kill"):
         assert report.numbers.layer(name).status is Status.CUT_SHORT
-        assert "unseen" in report.numbers.layer(name).why
+        assert "not recorded" in report.numbers.layer(name).why
     with pytest.raises(AssertionError, match="not covered"):
         report.assert_ok()
 
@@ -119,6 +123,7 @@ def into_a_mapping(root: Path, ctx: Ctx) -> None:
         place.flush()
 
 
+@pytest.mark.slow
 def test_a_mapping_of_a_file_that_is_ignored_needs_no_cover(tmp_path: Path) -> None:
     def shows_nothing(_: Path) -> dict[str, str]:
         return {}
@@ -134,12 +139,12 @@ def test_a_mapping_of_a_file_that_is_ignored_needs_no_cover(tmp_path: Path) -> N
 
 
 def by_a_copy_of_the_descriptor(root: Path, ctx: Ctx) -> None:
-    again = Ctx(os.dup(ctx._marks))
+    again = Ctx(os.dup(ctx._marks))  # noqa: SLF001 - a program that copies all of its descriptors
     with again.doing("add", "cups", "tea"):
         (root / "cups").write_text("tea")
 
 
-def test_a_mark_is_seen_whichever_descriptor_it_takes(tmp_path: Path) -> None:
+def test_a_mark_is_recorded_through_any_descriptor_of_the_file(tmp_path: Path) -> None:
     report = crashed(CrashLab(by_a_copy_of_the_descriptor, recover), tmp_path)
     assert report.numbers.uncovered == []
     assert "LOST" in {one.kind for one in report.violations}

@@ -1,8 +1,9 @@
-"""The fixture `crash_lab`: light until a test asks for it, loud where it cannot work, at home anywhere."""
+"""The fixture `crash_lab`: imported only when used, failing where it cannot work, usable in any
+test suite.
+"""
 
 from __future__ import annotations
 
-import configparser
 import re
 import subprocess
 import sys
@@ -67,8 +68,8 @@ def test_careless(crash_lab):
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A suite of somebody else's, with a store in a module beside its tests that nobody could import."""
-    # Installed or not, the plugin is there once.
+    """A test suite of another project, with a store in a module that only tests beside it can import."""
+    # Other installed plugins must not take part.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     place = pytester.mkdir("suite")
@@ -78,7 +79,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 
 def ran(suite: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    plugin = ("-p", "recovery.crashlab.plugin", "--import-mode=importlib")
+    plugin = ("-p", "ledgerstore.pytest_plugin", "--import-mode=importlib")
     return suite.runpytest_subprocess(*plugin, "-s", "-o", "addopts=", *arguments, timeout=120)
 
 
@@ -87,7 +88,8 @@ def told(result: pytest.RunResult) -> str:
     return line.partition("TOLD ")[2]
 
 
-def test_closures_and_what_lies_beside_the_test_go_to_the_workers(suite: pytest.Pytester) -> None:
+@pytest.mark.slow
+def test_closures_and_modules_beside_the_test_are_sent_to_the_workers(suite: pytest.Pytester) -> None:
     result = ran(suite)
     result.assert_outcomes(passed=1, failed=1)
     assert re.search(r'crash-report", null, 3, \d+, \["kill"\]', told(result))
@@ -96,17 +98,20 @@ def test_closures_and_what_lies_beside_the_test_go_to_the_workers(suite: pytest.
     )
 
 
+@pytest.mark.slow
 def test_a_suite_whose_tests_are_importable_works_as_well(suite: pytest.Pytester) -> None:
     (suite.path / "suite" / "__init__.py").touch()
     ran(suite, "--import-mode=prepend", "-k", "sound").assert_outcomes(passed=1, deselected=1)
 
 
+@pytest.mark.slow
 def test_the_command_line_wins(suite: pytest.Pytester) -> None:
     options = ("--crash-budget", "2s", "--crash-seed", "9", "--crash-layers", "errors,kill")
     result = ran(suite, "-k", "sound", *options)
     assert re.search(r'2\.0, 9, \d+, \["kill", "errors"\]', told(result))
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_share_the_processors(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,12 +119,14 @@ def test_workers_of_xdist_share_the_processors(
     assert re.search(r'3, 1, \["kill"\]', told(ran(suite, "-k", "sound")))
 
 
+@pytest.mark.slow
 def test_it_works_in_the_workers_of_xdist(suite: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     ran(suite, "-p", "xdist.plugin", "-n", "2").assert_outcomes(passed=1, failed=1)
 
 
-def test_where_nothing_can_be_recorded_a_test_fails_and_does_not_pass(
+@pytest.mark.slow
+def test_a_test_fails_where_nothing_can_be_recorded(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(suite.path))
@@ -132,16 +139,25 @@ def test_where_nothing_can_be_recorded_a_test_fails_and_does_not_pass(
     ran(suite, "--crash-skip-unable").assert_outcomes(skipped=2)
 
 
-def test_it_is_installed_under_its_name() -> None:
-    setup = configparser.ConfigParser()
-    setup.read(Path(__file__).parents[3] / "setup.cfg")
-    assert "crashlab = recovery.crashlab.plugin" in setup["options.entry_points"]["pytest11"].splitlines()
+def test_a_conftest_can_load_the_plugin(suite: pytest.Pytester) -> None:
+    (suite.path / "conftest.py").write_text('pytest_plugins = ["ledgerstore.pytest_plugin"]\n')
+    result = suite.runpytest_subprocess(
+        "-o", "addopts=", "--import-mode=importlib", "--fixtures", timeout=120
+    )
+    result.stdout.fnmatch_lines(["crash_lab -- *"])
 
 
-def test_it_is_light_until_a_test_asks_for_it() -> None:
+def test_the_plugin_is_not_loaded_unless_it_is_requested(suite: pytest.Pytester) -> None:
+    result = suite.runpytest_subprocess(
+        "-o", "addopts=", "--import-mode=importlib", "--fixtures", timeout=120
+    )
+    result.stdout.no_fnmatch_line("crash_lab*")
+
+
+def test_the_laboratory_is_imported_only_when_a_test_uses_it() -> None:
     code = (
-        "import pytest, sys; had = {*sys.modules}\n"
-        "import recovery.crashlab.plugin; print(*{*sys.modules} - had)"
+        "import pytest, ledgerstore, sys; had = {*sys.modules}\n"
+        "import ledgerstore.pytest_plugin; print(*{*sys.modules} - had, 'recovery' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= {"recovery", "recovery.crashlab", "recovery.crashlab.plugin"}
+    assert done.stdout.split() == ["ledgerstore.pytest_plugin", "False"]

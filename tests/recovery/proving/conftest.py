@@ -1,4 +1,4 @@
-"""Each workload, run once for all tests."""
+"""Runs each workload once for all tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from played import Played, play
+from recorded import FinishedWorkload, play
 
 from recovery.proving.workloads import WORKLOADS
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Played]:
-    found: dict[str, Played] = {}
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], FinishedWorkload]:
+    found: dict[str, FinishedWorkload] = {}
 
-    def original(name: str) -> Played:
+    def original(name: str) -> FinishedWorkload:
         if name not in found:
             found[name] = play(WORKLOADS[name], tmp_path_factory.mktemp("workload"))
         return found[name]
@@ -28,13 +28,13 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Playe
 
 
 @pytest.fixture
-def played(originals: Callable[[str], Played], tmp_path: Path) -> Callable[[str], Played]:
-    """A copy of what that workload leaves."""
+def played(originals: Callable[[str], FinishedWorkload], tmp_path: Path) -> Callable[[str], FinishedWorkload]:
+    """Return a function that copies what a workload leaves."""
 
-    def copy(name: str) -> Played:
+    def copy(name: str) -> FinishedWorkload:
         original = originals(name)
         root = tmp_path / name / "root"
         shutil.copytree(original.root, root)
-        return Played(root, original.history)
+        return FinishedWorkload(root, original.history)
 
     return copy

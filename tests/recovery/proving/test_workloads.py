@@ -1,4 +1,4 @@
-"""What the store is put through: the same calls each time, and every part of the store is reached."""
+"""The workloads make the same calls each time, and reach every part of the store."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from lab_runs import Recorder
 
-from recovery.crashlab import preload
-from recovery.crashlab.outcome import Answered
-from recovery.crashlab.tape import Call, Event
-from recovery.proving.kinds import IGNORED
+from recovery.crashlab.judge.outcome import Answered
+from recovery.crashlab.record import preload
+from recovery.crashlab.record.tape import Call, Event
+from recovery.proving.file_kinds import IGNORED
 from recovery.proving.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def recorder() -> Iterator[Recorder]:
 
 
 def calls_of(recorder: Recorder, name: str, root: Path) -> list[Event]:
-    """What a workload does, byte for byte; of a file that names its process, only that."""
+    """Return the calls of a workload with all bytes; of files that contain a process id, only the calls."""
     root.mkdir()
     run = recorder.run(WORKLOADS[name], root)
     assert run.outcome == Answered(None)
@@ -74,8 +74,8 @@ def is_about(event: Event, call: Call, *words: str) -> bool:
         (Call.RENAME, (".log.draft -> ",), 10),  # entry logs roll
         (Call.RENAME, ("lastMark.draft -> ",), 8),
         (Call.RENAME, ("ledgers.rows.draft -> ",), 4),
-        (Call.WRITE, ("ledgers.rows",), 8),  # deletes, and what was said of ledgers
-        (Call.RENAME, ("index.draft -> ",), 4),  # made, and made again when it is lost
+        (Call.WRITE, ("ledgers.rows",), 8),  # deletes and changes of ledger metadata
+        (Call.RENAME, ("index.draft -> ",), 4),  # the index is made, and made again when it is lost
         (Call.UNLINK, ("index/data.mdb",), 2),
         (Call.RENAME, ("index -> ",), 1),
     ],

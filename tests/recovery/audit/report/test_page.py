@@ -1,4 +1,4 @@
-"""The audit's page: all that was found is on it, nothing on it can break it, and no gap is passed over."""
+"""The audit's page contains all findings and all limits, and texts from files cannot break it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from html.parser import HTMLParser
 import audit_reports
 import pytest
 
-from recovery.audit.inspected import AuditReport, Check
-from recovery.audit.report import figures, looking, page
+from recovery.audit.findings.catalogue import KINDS
+from recovery.audit.model.audit_report import AuditReport, Check
+from recovery.audit.model.store_facts import DirectoryOwner
+from recovery.audit.report import commands, figures, page
 from recovery.audit.report.strips import strips
-from recovery.verify.catalogue import KINDS
-from recovery.verify.facts import Owner
 
 HOSTILE = '<script>alert("1")</script>&\'\u202e\x1b[31m\udcff\x00'
 VOID = {"meta"}
 
 
 class Page(HTMLParser):
-    """A page as a browser would take it: its elements in balance, its words, its attributes."""
+    """A page as a browser parses it: balanced elements, words, attributes."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def damaged() -> Page:
         pytest.param(audit_reports.several(), id="several"),
         pytest.param(audit_reports.report(), id="no store"),
         pytest.param(audit_reports.report(audit_reports.store()), id="no logs"),
-        pytest.param(audit_reports.report(audit_reports.store(owner=Owner.BOOKIE)), id="no index"),
+        pytest.param(audit_reports.report(audit_reports.store(owner=DirectoryOwner.BOOKIE)), id="no index"),
         pytest.param(
             audit_reports.report(audit_reports.store(logs=[audit_reports.log(0, 0, [])])), id="empty log"
         ),
@@ -100,42 +100,42 @@ def test_each_finding_has_its_place_its_cause_its_remedy_and_a_command() -> None
         assert kind.title in shown.words
         for part in (*kind.cause.split("`"), *kind.remedy.split("`"), finding.place, finding.detail):
             assert part in shown.words
-        assert looking.command(finding) in shown.words
+        assert commands.command(finding) in shown.words
 
 
-def test_the_verdict_counts_errors_and_else_warnings() -> None:
+def test_the_verdict_counts_errors_or_without_errors_warnings() -> None:
     assert re.search(r" 6 +errors and 1 warning in 13 files ", damaged().words)
     store = audit_reports.store(found=[KINDS["ELG-002"].at(store="/data/store", file="0.log")])
     assert re.search(r" 1 +warning and no error in ", Page(page.render(audit_reports.report(store))).words)
     assert re.search(r" 0 +errors in 12 files ", Page(page.render(audit_reports.sound())).words)
 
 
-def test_what_was_not_verified_is_told_in_front_of_all_that_was() -> None:
+def test_unverified_data_is_shown_before_verified_data() -> None:
     words = damaged().words
-    gaps = words.index("What this audit says nothing about")
-    assert gaps < words.index("Every file, and where")
+    gaps = words.index("What this audit does not cover")
+    assert gaps < words.index("Files, and where something")
     for label in ("UNVERIFIED", "NOT COVERED", "NOT RUN"):
-        assert gaps < words.index(label) < words.index("Every file, and where")
-    assert "6.log behind byte 4,812,032: it was being written" in words
+        assert gaps < words.index(label) < words.index("Files, and where something")
+    assert "6.log after byte 4,812,032: it was being written" in words
     assert "no ensembles were given" in words
     assert "says nothing about" not in Page(page.render(audit_reports.sound())).words
 
 
-def test_bytes_that_were_not_read_again_are_told() -> None:
+def test_bytes_that_were_not_read_again_are_shown() -> None:
     report = replace(audit_reports.sound(), bytes_reused=3 << 30)
     words = Page(page.render(report)).words
     assert "NOT READ AGAIN" in words
     assert "3.0 GiB" in words
 
 
-def test_marks_lie_where_the_damage_does() -> None:
+def test_marks_are_where_the_damage_is() -> None:
     # 12,345,678 of 64 MiB
     assert "left:min(18.396%,100% - 3px)" in damaged().source
     titles = damaged().values("title")
     assert any(title.startswith("ELG-003 0.log@12345678..12346790, ledger 4, entry 17") for title in titles)
 
 
-def test_what_files_hold_cannot_break_the_page() -> None:
+def test_texts_from_files_cannot_break_the_page() -> None:
     found = [
         KINDS["ELG-003"].at(store=HOSTILE, file=HOSTILE, offset=1, detail=HOSTILE),
         KINDS["DIR-001"].at(store=HOSTILE, file=HOSTILE),
@@ -151,7 +151,8 @@ def test_what_files_hold_cannot_break_the_page() -> None:
     assert not re.search("[\u202e\x1b\udcff\x00]", source)
 
 
-def test_ten_thousand_findings_are_cut_and_it_is_said() -> None:
+@pytest.mark.slow
+def test_of_ten_thousand_findings_some_are_left_out_and_the_page_says_so() -> None:
     report = audit_reports.large()
     shown = Page(page.render(report))
     assert len(shown.source) < 2_000_000
@@ -174,9 +175,12 @@ def test_live_and_dead_bytes_come_from_the_index_and_are_unknown_without_one() -
     ours = figures.by_log(audit_reports.damaged())
     assert [log.dead for log in ours] == [0, *(number * 3 << 20 for number in range(1, 6)), 0]
     assert all(log.live + (log.dead or 0) == log.size for log in ours)
-    bookie = audit_reports.damaged(owner=Owner.BOOKIE)
+    bookie = audit_reports.damaged(owner=DirectoryOwner.BOOKIE)
     assert {log.dead for log in figures.by_log(bookie)} == {None}
-    assert "nobody can tell here" in Page(page.render(audit_reports.report(bookie))).words
+    assert (
+        "is not known, because a bookie's index is not read"
+        in Page(page.render(audit_reports.report(bookie))).words
+    )
 
 
 def test_copies_are_counted_by_store_and_by_ledger() -> None:
@@ -191,33 +195,33 @@ def test_copies_are_counted_by_store_and_by_ledger() -> None:
     assert "Replicas" not in damaged().words
 
 
-def test_what_comparing_has_found_counts_for_the_store_that_it_is_about() -> None:
+def test_a_finding_about_replicas_counts_for_its_store() -> None:
     words = re.sub(" +", " ", Page(page.render(audit_reports.replicated())).words)
     assert "/data/bk1 ledgerstore 1 0 1 2" in words
     assert "/data/bk3 ledgerstore 0 0 1 2" in words
 
 
-def test_a_password_that_does_not_fit_is_told() -> None:
-    words = Page(page.render(replace(audit_reports.sound(), misfits=(12,)))).words
-    assert "that of ledger 12 does not fit: its entries stay unverified" in words
-    assert not figures.is_clean(replace(audit_reports.sound(), misfits=(12,)))
+def test_a_wrong_password_is_shown() -> None:
+    words = Page(page.render(replace(audit_reports.sound(), wrong_password_ledgers=(12,)))).words
+    assert "the password of ledger 12 is wrong: its entries stay unverified" in words
+    assert not figures.is_clean(replace(audit_reports.sound(), wrong_password_ledgers=(12,)))
 
 
-def test_of_very_many_stores_the_first_are_drawn_and_it_is_said() -> None:
+def test_of_very_many_stores_only_the_first_are_drawn_and_the_page_says_so() -> None:
     stores = [
         audit_reports.store(f"/data/{number}", [audit_reports.log(0, 99, [(1, 50)])]) for number in range(50)
     ]
     words = Page(page.render(audit_reports.report(*stores))).words
-    assert "and 10 more stores: what was found there is below, and in findings.parquet" in words
+    assert "and 10 more stores: their findings are below, and in findings.parquet" in words
     assert "and 30 more stores: see runs.parquet" in words
 
 
-def test_journals_in_front_of_the_mark_are_drawn_as_such() -> None:
+def test_journals_before_the_mark_are_drawn_as_such() -> None:
     parts = audit_reports.damaged()
     assert [strip.replayed_from for strip in strips(parts) if strip.sort == "journal"] == [20 / 64, None]
 
 
-def test_what_the_index_is_said_of_lies_among_its_rows() -> None:
+def test_findings_about_the_index_are_marked_among_its_rows() -> None:
     [index] = [strip for strip in strips(audit_reports.damaged()) if strip.sort == "index"]
     [mark] = index.marks
     # Ledger 7 is the third of 60, each with 600 rows and the smaller ones with 100 more.
@@ -226,7 +230,7 @@ def test_what_the_index_is_said_of_lies_among_its_rows() -> None:
     assert mark.right - mark.left == pytest.approx(16 / rows)
 
 
-def test_of_several_stores_each_has_its_row_and_its_files() -> None:
+def test_each_of_several_stores_has_its_row_and_its_files() -> None:
     words = Page(page.render(audit_reports.several())).words
     for name in ("/data/one", "/data/bookie two", "/data/store"):
         assert words.count(name) >= 3

@@ -1,4 +1,4 @@
-"""Boxes: as large as they should be, none over another, all of them within."""
+"""The boxes of a treemap have the right size, do not overlap, and are inside the whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHOLE = Box(0, 0, 1140, 300)
 @given(
     st.lists(st.integers(1, 1 << 40), min_size=1, max_size=61).map(lambda sizes: sorted(sizes, reverse=True))
 )
-def test_each_box_has_its_share_and_lies_within(sizes: list[int]) -> None:
+def test_each_box_has_its_share_and_is_inside(sizes: list[int]) -> None:
     boxes = squarified(sizes, WHOLE)
     area = WHOLE.width * WHOLE.height
     for size, box in zip(sizes, boxes, strict=True):
@@ -27,7 +27,7 @@ def test_each_box_has_its_share_and_lies_within(sizes: list[int]) -> None:
         assert box.top + box.height <= WHOLE.height + 1e-3
 
 
-def test_no_box_lies_over_another_and_most_are_nearly_square() -> None:
+def test_no_boxes_overlap_and_most_are_nearly_square() -> None:
     boxes = squarified([600, 500, 300, 200, 200, 100, 90, 80, 70, 60, 50], WHOLE)
     for one, other in combinations(boxes, 2):
         across = min(one.left + one.width, other.left + other.width) - max(one.left, other.left)
@@ -37,5 +37,5 @@ def test_no_box_lies_over_another_and_most_are_nearly_square() -> None:
     assert sorted(ratios)[len(ratios) // 2] < 2
 
 
-def test_of_nothing_there_are_no_boxes() -> None:
+def test_without_sizes_there_are_no_boxes() -> None:
     assert squarified([], WHOLE) == []

@@ -12,45 +12,45 @@ if TYPE_CHECKING:
 JAVA = "17.0.15+6"
 
 
-def asked(home: Path, build: str = JAVA) -> str:
-    """The option that names the archive, for a Spark in `home`/spark."""
+def archive_option(home: Path, build: str = JAVA) -> str:
+    """Return the option that names the archive, for a Spark in `home`/spark."""
     (home / "spark" / "jars").mkdir(parents=True, exist_ok=True)
     return options(Java(home / "java", build), home / "spark", home / "cache")[0]
 
 
 def archive(home: Path, build: str = JAVA) -> Path:
-    name = asked(home, build).partition("=")[2]
+    name = archive_option(home, build).partition("=")[2]
     return home / "cache" / os.path.basename(name)  # noqa: PTH119 - the option is no path
 
 
-def test_the_first_run_makes_what_later_ones_use(tmp_path: Path) -> None:
-    assert asked(tmp_path) == f"-XX:ArchiveClassesAtExit={archive(tmp_path)}"
+def test_the_first_run_makes_the_archive_that_later_runs_use(tmp_path: Path) -> None:
+    assert archive_option(tmp_path) == f"-XX:ArchiveClassesAtExit={archive(tmp_path)}"
     archive(tmp_path).write_bytes(b"\xf0\x0b\xab\xa8 and so on")
-    assert asked(tmp_path) == f"-XX:SharedArchiveFile={archive(tmp_path)}"
+    assert archive_option(tmp_path) == f"-XX:SharedArchiveFile={archive(tmp_path)}"
 
 
-def test_one_that_was_not_written_to_its_end_is_made_again(tmp_path: Path) -> None:
+def test_an_incomplete_archive_is_made_again(tmp_path: Path) -> None:
     archive(tmp_path).write_bytes(bytes(4) + b"classes, and no header yet")
-    assert asked(tmp_path).startswith("-XX:ArchiveClassesAtExit=")
+    assert archive_option(tmp_path).startswith("-XX:ArchiveClassesAtExit=")
 
 
-def test_another_java_and_another_spark_have_another(tmp_path: Path) -> None:
+def test_another_java_or_spark_has_another_archive(tmp_path: Path) -> None:
     first = archive(tmp_path)
     assert archive(tmp_path, "21.0.1") != first
     os.utime(tmp_path / "spark" / "jars", ns=(0, 0))
     assert archive(tmp_path) != first
 
 
-def test_of_old_ones_the_newest_two_are_kept(tmp_path: Path) -> None:
+def test_the_newest_two_old_archives_are_kept(tmp_path: Path) -> None:
     old = [archive(tmp_path, f"17.0.{number}") for number in range(4)]
     for age, path in enumerate(old):
         path.write_bytes(b"classes")
         os.utime(path, ns=(age, age))
-    asked(tmp_path)
+    archive_option(tmp_path)
     assert [path.exists() for path in old] == [False, False, True, True]
 
 
-def test_without_a_place_for_it_java_starts_as_it_is(tmp_path: Path) -> None:
+def test_without_a_directory_for_the_archive_java_starts_without_it(tmp_path: Path) -> None:
     (tmp_path / "spark" / "jars").mkdir(parents=True)
     (tmp_path / "file").write_text("in the way")
     java = Java(tmp_path / "java", JAVA)
@@ -58,6 +58,6 @@ def test_without_a_place_for_it_java_starts_as_it_is(tmp_path: Path) -> None:
     assert options(java, tmp_path / "spark", tmp_path / "with blank") == ()
 
 
-def test_the_user_s_cache_is_where_the_system_says(tmp_path: Path) -> None:
+def test_the_cache_is_in_the_directory_that_the_system_names(tmp_path: Path) -> None:
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "ledgerstore"
     assert cache_directory({}).parts[-2:] == (".cache", "ledgerstore")

@@ -1,4 +1,4 @@
-"""Executors that are processes of their own, as on a cluster, and what `spark-submit` starts there."""
+"""Executors in processes of their own, as on a cluster, and programs started by `spark-submit`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import small_stores
-from sparks import need_spark
+from spark_session import need_spark
 
 ROOT = Path(__file__).parents[4]
 MASTER = "local-cluster[2,1,1024]"
-SCRIPT = ROOT / "tests/support/on_a_cluster.py"
+SCRIPT = ROOT / "tests/support/run_on_cluster.py"
 ROWS = [[8, small_stores.ENTRIES], [9, small_stores.ENTRIES]]
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_stores.make(tmp_path_factory.mktemp("cluster") / "store")
 
 
-def said(directory: Path, *command: str | Path) -> dict[str, Any]:
-    """What the program says, run where nothing of ours lies."""
+def output_of(directory: Path, *command: str | Path) -> dict[str, Any]:
+    """Return what the program prints when it is run without access to this code."""
     done = subprocess.run(
         command,
         check=False,
@@ -43,12 +43,12 @@ def said(directory: Path, *command: str | Path) -> dict[str, Any]:
         },
     )
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    output: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return output
 
 
 def own_home(directory: Path) -> Path:
-    """Spark as it is installed, but that its executors work in a directory of this test's own."""
+    """An installation of Spark whose executors work in a directory of this test."""
     import pyspark
 
     home = directory / "spark"
@@ -60,24 +60,24 @@ def own_home(directory: Path) -> Path:
 
 
 def test_code_and_tasks_reach_executors(store: Path, tmp_path: Path) -> None:
-    told = said(tmp_path, sys.executable, SCRIPT, store, MASTER)
-    assert told["engine"].endswith(f" on {MASTER}")
-    # The code that was sent, and not what happens to be installed here.
-    assert [path.rpartition("/recovery/")[0].rpartition("/")[2] for path in told["code"]] == [
+    output = output_of(tmp_path, sys.executable, SCRIPT, store, MASTER)
+    assert output["engine"].endswith(f" on {MASTER}")
+    # The code that was sent is used, and not an installed version.
+    assert [path.rpartition("/recovery/")[0].rpartition("/")[2] for path in output["code"]] == [
         "ledgerstore.zip"
     ]
-    assert told["processes"] == 2
-    assert told["stays"]
-    assert told["rows"] == ROWS
+    assert output["processes"] == 2
+    assert output["stays"]
+    assert output["rows"] == ROWS
 
 
-def test_what_spark_submit_is_given_is_enough(store: Path, tmp_path: Path) -> None:
+def test_the_arguments_of_spark_submit_are_enough(store: Path, tmp_path: Path) -> None:
     from recovery.audit.spark.shipping import pack
 
     pack(tmp_path / "given.zip")
     submit = Path(sys.executable).parent / "spark-submit"
     tasks = ROOT / "tests/support/spark_tasks.py"
-    told = said(
+    output = output_of(
         tmp_path,
         submit,
         *("--master", MASTER, "--conf", "spark.executor.memory=512m"),
@@ -85,6 +85,6 @@ def test_what_spark_submit_is_given_is_enough(store: Path, tmp_path: Path) -> No
         SCRIPT,
         store,
     )
-    assert told["driver"] == "given.zip"
-    assert [path.rpartition("/recovery/")[0].rpartition("/")[2] for path in told["code"]] == ["given.zip"]
-    assert told["rows"] == ROWS
+    assert output["driver"] == "given.zip"
+    assert [path.rpartition("/recovery/")[0].rpartition("/")[2] for path in output["code"]] == ["given.zip"]
+    assert output["rows"] == ROWS

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import small_stores
-import sparks
-from spark_tasks import Complain, Die, Linger, Read, Tell, Told
+import spark_session
+from spark_tasks import DyingTask, FailingTask, HangingTask, Read, ReportTask, TaskReport
 
-from recovery.audit.index_scan import ScanIndex
-from recovery.audit.local import Serial
-from recovery.audit.log_scan import ScanLog
-from recovery.audit.ways import Ways
-from storage.entry import ID_MAX, DigestType
+from recovery.audit.digests.policy import DigestPolicy
+from recovery.audit.engines.local import Serial
+from recovery.audit.scan.entry_log import ScanLog
+from recovery.audit.scan.index import ScanIndex
+from storage.entry.model import ID_MAX, DigestType
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.spark.engine import SparkEngine
 
-pytestmark = sparks.MARKS
+pytestmark = spark_session.MARKS
 
 
 @pytest.fixture
@@ -33,37 +33,37 @@ def engine(spark: SparkSession) -> SparkEngine:
 
 
 def unwatched(_: int) -> None:
-    """Nobody looks."""
+    """Ignore the number."""
 
 
-def told(part: Any) -> dict[str, Any]:
-    """What a part says, but for the time that it took."""
+def without_duration(part: Any) -> dict[str, Any]:
+    """Return a result without its duration."""
     values = {name: getattr(part, name) for name in part.__dataclass_fields__ if name != "seconds"}
     values["runs"] = part.runs.tolist()
     return values
 
 
-def test_parts_are_those_of_the_same_tasks_in_this_process(engine: SparkEngine, tmp_path: Path) -> None:
+def test_results_are_those_of_the_same_tasks_in_this_process(engine: SparkEngine, tmp_path: Path) -> None:
     store = small_stores.make(tmp_path / "store")
-    ways = Ways(presumed=DigestType.CRC32C)
+    policy = DigestPolicy(presumed=DigestType.CRC32C)
     tasks: list[Any] = [
-        ScanLog(str(path), number, 1024, path.stat().st_size, ways)
+        ScanLog(str(path), number, 1024, path.stat().st_size, policy)
         for number, path in enumerate(sorted((store / "ledgers/current").glob("*.log")))
     ]
     tasks.append(ScanIndex(str(store / "ledgers/current/index"), 0, ID_MAX))
     read: list[int] = []
-    found = {done.number: told(done.part) for done in engine.run(tasks, read.append)}
+    found = {done.number: without_duration(done.part) for done in engine.run(tasks, read.append)}
     here: list[int] = []
-    assert found == {done.number: told(done.part) for done in Serial().run(tasks, here.append)}
+    assert found == {done.number: without_duration(done.part) for done in Serial().run(tasks, here.append)}
     assert sum(read) == sum(here) > 0
 
 
-def test_what_has_ended_comes_home_before_the_rest_and_giving_up_ends_that(
+def test_results_arrive_before_the_job_ends_and_stopping_early_ends_the_job(
     engine: SparkEngine, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    # The second one never ends by itself.
-    tasks: list[Any] = [Tell("small"), Linger(str(tmp_path / "pipe"), 1 << 30)]
+    # The second task does not end by itself.
+    tasks: list[Any] = [ReportTask("small"), HangingTask(str(tmp_path / "pipe"), 1 << 30)]
     running = cast("Generator[Any]", engine.run(tasks, unwatched))
     done = next(running)
     assert (done.number, done.part.name) == (0, "small")
@@ -74,7 +74,7 @@ def test_what_has_ended_comes_home_before_the_rest_and_giving_up_ends_that(
 
 
 def test_an_error_of_a_task_is_raised_as_it_was(engine: SparkEngine) -> None:
-    tasks: list[Any] = [Tell("one"), Read("/nowhere/1.log"), Tell("two")]
+    tasks: list[Any] = [ReportTask("one"), Read("/nowhere/1.log"), ReportTask("two")]
     with pytest.raises(FileNotFoundError) as caught:
         list(engine.run(tasks, unwatched))
     assert str(caught.value) == "[Errno 2] No such file or directory: '/nowhere/1.log'"
@@ -82,25 +82,25 @@ def test_an_error_of_a_task_is_raised_as_it_was(engine: SparkEngine) -> None:
     assert caught.value.__notes__ == ["in /nowhere/1.log, on Spark"]
 
 
-def test_an_error_that_cannot_be_sent_comes_by_its_name_and_words(engine: SparkEngine) -> None:
+def test_an_error_that_cannot_be_pickled_arrives_as_its_name_and_message(engine: SparkEngine) -> None:
     from recovery.audit.spark.engine import SparkFailed
 
-    with pytest.raises(SparkFailed, match=r"^Shy: one, two$"):
-        list(engine.run([Complain("shy")], unwatched))
+    with pytest.raises(SparkFailed, match=r"^UnpicklableError: one, two$"):
+        list(engine.run([FailingTask("shy")], unwatched))
 
 
-def test_a_worker_that_dies_ends_it_with_one_line(engine: SparkEngine) -> None:
+def test_a_worker_that_dies_ends_the_job_with_one_line(engine: SparkEngine) -> None:
     from recovery.audit.spark.engine import SparkFailed
 
     with pytest.raises(SparkFailed, match="Python worker exited unexpectedly") as caught:
-        list(engine.run([Die("dead")], unwatched))
+        list(engine.run([DyingTask("dead")], unwatched))
     assert "\n" not in str(caught.value)
-    assert [done.part.name for done in engine.run([Tell("afterwards")], unwatched)] == ["afterwards"]
+    assert [done.part.name for done in engine.run([ReportTask("afterwards")], unwatched)] == ["afterwards"]
 
 
-def test_large_parts_come_whole(engine: SparkEngine) -> None:
-    tasks = [Tell(str(number), marks_size=5 << 20) for number in range(6)]
-    parts: list[Told] = [done.part for done in engine.run(tasks, unwatched)]
+def test_large_results_arrive_whole(engine: SparkEngine) -> None:
+    tasks = [ReportTask(str(number), marks_size=5 << 20) for number in range(6)]
+    parts: list[TaskReport] = [done.part for done in engine.run(tasks, unwatched)]
     assert sorted(part.name for part in parts) == list("012345")
     assert {len(part.marks) for part in parts} == {5 << 20}
 
@@ -109,31 +109,32 @@ def test_no_tasks_need_no_job(engine: SparkEngine) -> None:
     assert list(engine.run([], unwatched)) == []
 
 
-def test_a_rate_is_shared_by_those_who_read(spark: SparkSession) -> None:
+def test_a_rate_is_shared_by_all_workers(spark: SparkSession) -> None:
     from recovery.audit.spark.engine import SparkEngine
 
     held_back = SparkEngine(spark.sparkContext, rate_max=10 << 20)
     seconds = [
-        done.part.seconds for done in held_back.run([Tell(str(n), 1 << 20) for n in range(2)], unwatched)
+        done.part.seconds
+        for done in held_back.run([ReportTask(str(n), 1 << 20) for n in range(2)], unwatched)
     ]
     # A mebibyte each, by two at five mebibytes a second.
     assert min(seconds) >= 0.19
 
 
-def sizes(lots: list[list[tuple[int, Any]]]) -> list[int]:
-    return sorted(sum(task.size for _, task in lot) for lot in lots)
+def sizes(task_batches: list[list[tuple[int, Any]]]) -> list[int]:
+    return sorted(sum(task.size for _, task in lot) for lot in task_batches)
 
 
-def of_sizes(*sizes: int) -> list[tuple[int, Tell]]:
-    return [(number, Tell(str(number), size)) for number, size in enumerate(sizes)]
+def of_sizes(*sizes: int) -> list[tuple[int, ReportTask]]:
+    return [(number, ReportTask(str(number), size)) for number, size in enumerate(sizes)]
 
 
-def test_lots_are_of_about_the_same_size_and_hold_each_task_once() -> None:
+def test_batches_have_about_the_same_size_and_contain_each_task_once() -> None:
     pytest.importorskip("pyspark")
-    from recovery.audit.spark.engine import lots
+    from recovery.audit.spark.engine import task_batches
 
-    made = lots(of_sizes(*(size << 20 for size in (500, 10, 20, 30, 400, 40, 100, 1))), 2)
+    made = task_batches(of_sizes(*(size << 20 for size in (500, 10, 20, 30, 400, 40, 100, 1))), 2)
     assert sorted(number for lot in made for number, _ in lot) == list(range(8))
     assert sizes(made) == [size << 20 for size in (1, 10, 20, 30, 40, 100, 400, 500)]
-    assert sizes(lots(of_sizes(*[1 << 10] * 100), 4)) == [25 << 10] * 4
-    assert sizes(lots(of_sizes(5), 8)) == [5]
+    assert sizes(task_batches(of_sizes(*[1 << 10] * 100), 4)) == [25 << 10] * 4
+    assert sizes(task_batches(of_sizes(5), 8)) == [5]

@@ -1,4 +1,4 @@
-"""One process, several, and Spark: whoever reads, the findings are the same."""
+"""Findings do not depend on the engine: one process, several processes, or Spark."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import audited_stores
-import sparks
+import spark_session
 from fault_trials import faults_of
 
-from recovery.audit.asked import Asked
+from recovery.audit.digests.policy import DigestPolicy
+from recovery.audit.engines.local import Pool, Serial
 from recovery.audit.faults.planting import plant
-from recovery.audit.inspect import inspect
-from recovery.audit.local import Pool, Serial
-from recovery.audit.ways import Ways
+from recovery.audit.pipeline.request import AuditRequest
+from recovery.audit.pipeline.run_audit import run_audit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from recovery.audit.task import Engine
-    from recovery.verify.finding import Finding
+    from recovery.audit.engines.task import TaskEngine
+    from recovery.audit.findings.finding import Finding
 
-pytestmark = sparks.MARKS
+pytestmark = spark_session.MARKS
 
 _FAULTS_OF_EACH = 6
 
 
 def damaged(place: Path) -> tuple[list[str], dict[int, bytes]]:
-    """Stores of every shape, with several faults in turn, and the passwords of all."""
+    """Stores of many shapes with several faults each, and all their passwords."""
     paths, passwords = [], dict[int, bytes]()
     for name in audited_stores.NAMES:
         dice = Random(name)
@@ -42,12 +42,12 @@ def damaged(place: Path) -> tuple[list[str], dict[int, bytes]]:
     return paths, passwords
 
 
-def findings(engine: Engine, paths: list[str], passwords: dict[int, bytes]) -> tuple[Finding, ...]:
-    ways = Ways(passwords=passwords)
-    return inspect(Asked(tuple(paths), ways, engine, jobs=2)).findings
+def findings(engine: TaskEngine, paths: list[str], passwords: dict[int, bytes]) -> tuple[Finding, ...]:
+    policy = DigestPolicy(passwords=passwords)
+    return run_audit(AuditRequest(tuple(paths), policy, engine, jobs=2)).findings
 
 
-def test_three_engines_find_the_same_in_damaged_stores(spark: SparkSession, tmp_path: Path) -> None:
+def test_three_engines_have_equal_findings_in_damaged_stores(spark: SparkSession, tmp_path: Path) -> None:
     from recovery.audit.spark.engine import SparkEngine
 
     paths, passwords = damaged(tmp_path)

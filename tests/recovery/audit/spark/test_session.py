@@ -8,15 +8,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-import sparks
-from sparks import need_spark
+import spark_session
+from spark_session import need_spark
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-pytestmark = sparks.MARKS
+pytestmark = spark_session.MARKS
 
 
 def test_an_active_session_is_used_as_it_is(spark: SparkSession) -> None:
@@ -30,18 +30,18 @@ def test_an_active_session_is_used_as_it_is(spark: SparkSession) -> None:
 
 
 def test_workers_have_this_python_and_import_what_can_be_imported_here(spark: SparkSession) -> None:
-    def told(_: int) -> tuple[str, str]:
+    def paths_of_worker(_: int) -> tuple[str, str]:
         import recovery
 
         return sys.executable, str(recovery.__file__)
 
     import recovery
 
-    found = spark.sparkContext.parallelize([0], 1).map(told).collect()
+    found = spark.sparkContext.parallelize([0], 1).map(paths_of_worker).collect()
     assert found == [(sys.executable, recovery.__file__)]
 
 
-def test_what_is_launched_leaves_no_trace_in_the_environment(spark: SparkSession) -> None:
+def test_launching_java_does_not_change_the_environment(spark: SparkSession) -> None:
     assert spark.sparkContext.pythonExec == sys.executable
     assert not {"PYTHONSAFEPATH", "SPARK_LOCAL_IP", "PYSPARK_PYTHON"} & os.environ.keys()
 
@@ -62,7 +62,7 @@ else:
 
 
 def started(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own that opens a session, and asks something of it."""
+    """A process of its own that opens a session and evaluates an expression in it."""
     return subprocess.run(
         [sys.executable, "-c", STARTED, json.dumps(arguments)],
         check=False,
@@ -75,7 +75,7 @@ def started(*arguments: object, **environment: str) -> subprocess.CompletedProce
 @pytest.mark.parametrize(
     ("size", "number"), [(39, 0), (40, 1)], ids=["the user's own", "the one that all have"]
 )
-def test_sockets_lie_where_their_paths_are_not_too_long(size: int, number: int) -> None:
+def test_sockets_are_where_their_paths_are_not_too_long(size: int, number: int) -> None:
     pytest.importorskip("pyspark")
     from recovery.audit.spark.session import sockets_base
 
@@ -104,7 +104,7 @@ def test_a_ctrl_c_while_java_starts_waits_until_it_has_started(monkeypatch: pyte
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_nothing_but_the_answer_is_printed_and_nothing_stays_behind(tmp_path: Path) -> None:
+def test_only_the_answer_is_printed_and_nothing_is_left(tmp_path: Path) -> None:
     need_spark()
     done = started("local[2]", TMPDIR=str(tmp_path))
     assert (done.stdout, done.stderr) == ("285\n", "")
@@ -112,11 +112,11 @@ def test_nothing_but_the_answer_is_printed_and_nothing_stays_behind(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_first_run_of_all_makes_the_archive(tmp_path: Path) -> None:
+def test_the_very_first_run_makes_the_archive(tmp_path: Path) -> None:
     need_spark()
     done = started("local[2]", XDG_CACHE_HOME=str(tmp_path))
     assert (done.stdout, done.stderr) == ("285\n", "")
-    # It is made when Java ends, which nobody waits for.
+    # Java writes the archive when it ends, and no process waits for that.
     assert [path.suffix for path in (tmp_path / "ledgerstore").glob("*")] in ([], [".jsa"])
 
 
@@ -132,7 +132,7 @@ def test_without_java_one_line_says_what_to_install() -> None:
     pytest.importorskip("pyspark")
     done = started("local[2]", PATH="/nowhere", JAVA_HOME="")
     assert done.stdout.startswith(
-        "unavailable: Spark needs Java 17 or newer, and none was found; to install one"
+        "unavailable: Spark needs Java 17 or newer, but none was found; to install one"
     )
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
 
@@ -141,10 +141,10 @@ LINGERING = """
 import sys
 from recovery.audit.spark.engine import SparkEngine
 from recovery.audit.spark.session import open_context
-from spark_tasks import Linger
+from spark_tasks import HangingTask
 
 try:
-    list(SparkEngine(open_context("local[2]")).run([Linger(sys.argv[1])], print))
+    list(SparkEngine(open_context("local[2]")).run([HangingTask(sys.argv[1])], print))
 except KeyboardInterrupt:
     print("interrupted")
 """

@@ -38,7 +38,7 @@ final class Bookies {
         conf.setProperty("journalPreAllocSizeMB", 1);
         conf.setMaxJournalSizeMB(1);
         conf.setEntryLogSizeLimit(256 * 1024);
-        // What happens, happens because a workload says so: no timers, and no disk that seems full.
+        // Only the workload causes work: no timers, and the disk never counts as full.
         conf.setFlushInterval(NEVER);
         conf.setGcWaitTime(NEVER);
         conf.setMinorCompactionInterval(-1);
@@ -49,7 +49,7 @@ final class Bookies {
         conf.setMinUsableSizeForEntryLogCreation(0);
         conf.setProperty(DbLedgerStorage.WRITE_CACHE_MAX_SIZE_MB, 16);
         conf.setProperty(DbLedgerStorage.READ_AHEAD_CACHE_MAX_SIZE_MB, 4);
-        // Reading ahead caches the copy that lies behind in the log, also where the index has a newer one.
+        // Read-ahead would cache an older copy later in the log even if the index has a newer one.
         conf.setProperty("dbStorage_readAheadCacheBatchSize", 0);
         conf.setProperty(DbLedgerStorage.DIRECT_IO_ENTRYLOGGER_TOTAL_WRITEBUFFER_SIZE_MB, 4);
         conf.setProperty(DbLedgerStorage.DIRECT_IO_ENTRYLOGGER_TOTAL_READBUFFER_SIZE_MB, 32);

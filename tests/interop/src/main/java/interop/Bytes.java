@@ -7,7 +7,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
 
-/** Bytes as they stand in answers. */
+/** Bytes in the form in which answers contain them. */
 final class Bytes {
     private Bytes() {
     }

@@ -45,7 +45,7 @@ final class Digests {
         }
     }
 
-    /** What an explicit LAC says; an exception when it is not this ledger's. */
+    /** Returns the value of an explicit LAC. Throws if it belongs to another ledger. */
     long confirmed(byte[] packet) throws BKException.BKDigestMatchException {
         return manager.verifyDigestAndReturnLac(Unpooled.wrappedBuffer(packet));
     }

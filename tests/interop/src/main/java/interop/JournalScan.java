@@ -8,7 +8,7 @@ import org.apache.bookkeeper.bookie.Journal;
 import org.apache.bookkeeper.bookie.LogMark;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 
-/** What `Journal.scanJournal` shows of every journal of a directory, and where the directory's mark stands. */
+/** Lists every journal of a directory with `Journal.scanJournal`, and returns the directory's mark. */
 final class JournalScan {
     private static final int IDS_SIZE = 16;
 
@@ -38,7 +38,7 @@ final class JournalScan {
             }, false);
             found.put("end", end);
         } catch (IOException | RuntimeException | OutOfMemoryError problem) {
-            // A length that is damaged may be any size.
+            // A damaged length word may have any value.
             found.put("problem", problem.toString());
         }
     }

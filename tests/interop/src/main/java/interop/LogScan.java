@@ -9,7 +9,7 @@ import org.apache.bookkeeper.bookie.LedgersMaps;
 import org.apache.bookkeeper.bookie.storage.EntryLogScanner;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 
-/** What a bookie's entry logger shows of every log of a directory: by scan, and by the log's own map. */
+/** Lists every log of a directory with a bookie's entry logger: by a scan, and by the log's own map. */
 final class LogScan {
     private static final int ENTRY_ID_OFFSET = 8;
 
@@ -50,7 +50,7 @@ final class LogScan {
                 }
             });
         } catch (IOException | RuntimeException | OutOfMemoryError problem) {
-            // A length that is damaged may be any size.
+            // A damaged length word may have any value.
             found.put("problem", problem.toString());
         }
         try {

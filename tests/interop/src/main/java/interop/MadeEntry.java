@@ -2,7 +2,7 @@ package interop;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-/** One entry of a workload, and whether its writer was answered. */
+/** One entry of a workload, and whether its add was answered. */
 final class MadeEntry {
     final long id;
     final byte[] bytes;

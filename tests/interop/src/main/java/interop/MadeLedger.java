@@ -7,7 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 
-/** One ledger of a workload as its writer knows it. */
+/** One ledger of a workload in its writer's state. */
 final class MadeLedger {
     private static final String[] DIGEST_TYPES = {"CRC32C", "CRC32", "MAC", "DUMMY"};
     private static final String[] PASSWORDS = {"", "secret", "öffne dich"};
@@ -30,7 +30,7 @@ final class MadeLedger {
         digests = new Digests(id, digestType, password);
     }
 
-    /** The next entry of the ledger, as its writer would send it. */
+    /** Returns the next entry of the ledger in the form in which its writer sends it. */
     synchronized MadeEntry next(byte[] payload) {
         length += payload.length;
         long lastAddConfirmed = confirmed();
@@ -41,7 +41,7 @@ final class MadeLedger {
         return entry;
     }
 
-    /** Leaves a gap: those ids went to other bookies. */
+    /** Leaves a gap of ids, as if those entries went to other bookies. */
     synchronized void skip(int count) {
         nextId += count;
     }
@@ -50,7 +50,7 @@ final class MadeLedger {
         entry.acknowledged = true;
     }
 
-    /** The last entry of those that are acknowledged without a gap before them; -1 where there is none. */
+    /** Returns the last acknowledged entry without a gap before it, or -1. */
     synchronized long confirmed() {
         long last = -1;
         for (MadeEntry entry : entries) {
@@ -62,7 +62,7 @@ final class MadeLedger {
         return last;
     }
 
-    /** `entries`: those acknowledged by now. `handed`: those that were not, and may be found all the same. */
+    /** `entries`: acknowledged by now. `handed`: sent and not acknowledged; they may be found or not. */
     synchronized ObjectNode manifest() {
         ObjectNode manifest = Main.JSON.createObjectNode().put("ledger", id).put("digest_type", digestType)
                 .put("password", password).put("master_key", Bytes.hex(digests.masterKey()))

@@ -28,7 +28,7 @@ public final class Main {
             "serve", Serve::run,
             "make", Make::run);
 
-    /** What one command does; whatever it throws becomes the answer. */
+    /** Runs one command. An exception becomes the answer. */
     @FunctionalInterface
     interface Command {
         ObjectNode run(JsonNode request) throws Exception;
@@ -39,20 +39,20 @@ public final class Main {
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        // A stray line of some library between the answers would be taken for one.
+        // A line that a library prints to standard output would be taken for an answer.
         System.setOut(System.err);
         Semaphore places = new Semaphore(WORKERS);
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             JsonNode request = JSON.readTree(line);
             places.acquire();
-            // A thread each: bookies leave much behind in what is local to a thread.
+            // One thread per command, because bookies leave data in thread-local variables.
             new FastThreadLocalThread(() -> {
                 answers.println(answer(request));
                 places.release();
             }).start();
         }
-        // Threads of bookies that were refused may still be about.
+        // Threads of bookies that did not start may still run.
         System.exit(0);
     }
 

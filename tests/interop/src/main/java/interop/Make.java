@@ -18,7 +18,7 @@ import org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 
 /**
- * A seeded workload on a real bookie, which leaves its directory and says what was acknowledged.
+ * A seeded workload on a real bookie. It leaves the bookie's directory and returns what was acknowledged.
  *
  * <p>The last run ends as `end` says: `clean` by a shutdown, `halt` with the files as they lay while the bookie was
  * up, `inflight` the same with adds on their way. Earlier runs end either way, as the seed says.
@@ -64,7 +64,7 @@ final class Make {
 
     private void play(ServerConfiguration conf, String end) throws Exception {
         bookie = new RunningBookie(conf);
-        // As its server would have done it before the start.
+        // A bookie's server does this before the start.
         Cookie cookie = Cookie.generateCookie(conf).setInstanceId(INSTANCE).build();
         cookie.writeToDirectory(Bookies.journal(conf));
         cookie.writeToDirectory(Bookies.ledgers(conf));
@@ -79,7 +79,7 @@ final class Make {
         }
     }
 
-    /** Keeps the files as they lie while the bookie is up, and lets it end somewhere else. */
+    /** Copies the files while the bookie is running, and ends the bookie in its own directory. */
     private void halt(boolean isBusy) throws Exception {
         Path halted = root.resolveSibling("halted");
         List<CompletableFuture<Integer>> onTheirWay = isBusy ? send(pick(), BURST, BURST_SIZE) : List.of();
@@ -138,7 +138,7 @@ final class Make {
         return ledgers.get(dice.nextInt(ledgers.size()));
     }
 
-    /** Adds as a writer with several on their way; to a fenced ledger as its recovery adds. */
+    /** Adds several entries at once like a pipelining writer; to a fenced ledger as recovery adds. */
     private List<CompletableFuture<Integer>> send(MadeLedger ledger, int count, int size) throws Exception {
         List<CompletableFuture<Integer>> sent = new ArrayList<>();
         for (int i = 0; i < count; i++) {
@@ -169,7 +169,7 @@ final class Make {
 
     // ── what was acknowledged ────────────────────────────────────────────────────────────────────────────────
 
-    /** What must be found again if the bookie ended at this moment. */
+    /** Returns what must be found again if the bookie ends at this moment. */
     private ObjectNode describe() {
         ObjectNode described = Main.JSON.createObjectNode();
         ArrayNode list = described.putArray("ledgers");

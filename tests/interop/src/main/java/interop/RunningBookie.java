@@ -25,7 +25,7 @@ final class RunningBookie implements AutoCloseable {
     final BookieImpl bookie;
     final LedgerStorage storage;
 
-    /** What a bookie that does not come up throws: its log has the reason. */
+    /** Thrown if a bookie does not start. The log has the reason. */
     static final class Refused extends IOException {
         private static final long serialVersionUID = 1;
 
@@ -47,11 +47,11 @@ final class RunningBookie implements AutoCloseable {
                 NullStatsLogger.INSTANCE, allocator, BookieServiceInfo.NO_INFO);
         bookie.start();
         if (!bookie.isRunning()) {
-            // Its own shutdown leaves everything open of a bookie that never ran.
+            // The bookie's own shutdown closes nothing if the bookie never ran.
             storage.shutdown();
             throw new Refused(bookie.getExitCode());
         }
-        // The journals are started by a thread of its own: a shutdown before would leave them behind.
+        // A thread of its own starts the journals; a shutdown before that would not stop them.
         bookie.join();
     }
 
@@ -78,7 +78,7 @@ final class RunningBookie implements AutoCloseable {
         bookie.fenceLedger(ledgerId, masterKey).get();
     }
 
-    /** As its own thread does it after a replay: `checkpoint` of the older storages would leave the active log out. */
+    /** Does what the bookie's own thread does after a replay, because `checkpoint` of the older storages leaves the active log out. */
     void checkpoint() throws IOException {
         CheckpointSource journals = new CheckpointSourceList(bookie.getJournals());
         Checkpoint reached = journals.newCheckpoint();
@@ -101,7 +101,7 @@ final class RunningBookie implements AutoCloseable {
     }
 
     private static ByteBuf buffer(byte[] bytes) {
-        // Direct, and exactly as large as its content: what the network layer hands to a bookie.
+        // A direct buffer of exactly the content's size, because the network layer passes such buffers to a bookie.
         return Unpooled.directBuffer(bytes.length, bytes.length).writeBytes(bytes);
     }
 

@@ -24,10 +24,10 @@ import org.apache.bookkeeper.client.BKException;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.proto.BookieProtocol;
 
-/** What a real bookie shows of a directory when it is started on it. The directory is changed by that. */
+/** Starts a real bookie on a directory, which changes the directory, and returns what the bookie serves. */
 final class Serve {
     private static final long ANSWER_S = 10;
-    /** What is said of an explicit LAC whose digest does not hold. */
+    /** The answer for an explicit LAC with a wrong digest. */
     private static final long BAD_LAC = -2;
 
     private final RunningBookie bookie;
@@ -90,13 +90,13 @@ final class Serve {
         rebuild(conf);
     }
 
-    /** As docs/bookkeeper.md says it. */
+    /** Follows docs/bookkeeper.md. */
     private static void rebuildHandedOver(ServerConfiguration conf) throws IOException {
         rebuild(conf);
         Trees.delete(Bookies.ledgers(conf).toPath().resolve("ledgers"));
     }
 
-    /** In this order: the second takes only the ledgers that it finds in the result of the first. */
+    /** The order matters, because the second tool takes only the ledgers in the result of the first. */
     private static void rebuild(ServerConfiguration conf) throws IOException {
         if (!new LedgersIndexRebuildOp(conf, false).initiate()) {
             throw new IOException("LedgersIndexRebuildOp has failed");
@@ -113,7 +113,7 @@ final class Serve {
         return found;
     }
 
-    /** Every entry that the bookie's index has: the bookie itself cannot list them. */
+    /** Returns every entry in the bookie's index, because the bookie itself cannot list them. */
     private static Map<Long, SortedSet<Long>> indexed(ServerConfiguration conf) throws IOException {
         Map<Long, SortedSet<Long>> found = new TreeMap<>();
         String base = Bookies.ledgers(conf).getPath();
@@ -175,7 +175,7 @@ final class Serve {
         }
     }
 
-    /** What an ordinary add with such a key is answered; one with a wrong key must leave nothing behind. */
+    /** Returns the answer to an ordinary add with this key. An add with a wrong key must not change anything. */
     private void tryKey(ObjectNode ledger, String which) throws Exception {
         long id = ledger.get("ledger").asLong();
         Digests known = digests.get(id);
@@ -198,7 +198,7 @@ final class Serve {
         } catch (BookieException refused) {
             return refused.getClass().getSimpleName();
         } catch (IOException problem) {
-            // So says its index of a key that is not the ledger's, when nobody has added to it since the start.
+            // The index throws this for a wrong key if the ledger has had no add since the start.
             if (problem.getCause() instanceof BookieException.BookieIllegalOpException refused) {
                 return refused.getClass().getSimpleName();
             }

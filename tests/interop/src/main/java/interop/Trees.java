@@ -13,7 +13,7 @@ final class Trees {
     private Trees() {
     }
 
-    /** The ledgers before the journals: what is still being added comes with the journal, or not at all. */
+    /** Copies the ledgers before the journals, so that an entry that is being added comes with the journal or not at all. */
     static void copyLive(Path from, Path to) throws IOException {
         for (String part : new String[] {"ledgers", "journal"}) {
             for (Path file : list(from.resolve(part))) {
@@ -30,7 +30,7 @@ final class Trees {
         try {
             Files.copy(file, to);
         } catch (NoSuchFileException gone) {
-            // RocksDB tidies up when it likes.
+            // RocksDB deletes obsolete files at any time.
         }
     }
 

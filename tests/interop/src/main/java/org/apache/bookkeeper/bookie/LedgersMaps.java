@@ -4,7 +4,7 @@ import java.io.IOException;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** The ledgers map of a log as it is written there: the public way falls back to a scan without saying so. */
+/** Reads the ledgers map of a log. BookKeeper's public method would fall back to a scan without notice. */
 public final class LedgersMaps {
     private LedgersMaps() {
     }

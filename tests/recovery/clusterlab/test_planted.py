@@ -1,0 +1,50 @@
+"""Bugs are planted into the client and the bookies. `make cluster-mutants` finds all of them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from planted_cluster_bugs import CLUSTER_BUGS, PlantedClusterBug
+
+from recovery.clusterlab.oracles import INVARIANTS
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("planted", CLUSTER_BUGS, ids=lambda one: one.name)
+def test_a_planted_bug_changes_one_place_for_each_address(planted: PlantedClusterBug) -> None:
+    for change in planted.changes:
+        tree = ast.parse((ROOT / change.file).read_text())
+        before = ast.dump(tree)
+        change.edited(tree)
+        assert ast.dump(tree) != before
+        compile(ast.fix_missing_locations(tree), change.file, "exec")
+
+
+def test_there_are_forty_planted_bugs_with_different_names_and_known_invariants() -> None:
+    assert len({one.name for one in CLUSTER_BUGS}) == len(CLUSTER_BUGS) >= 40
+    assert all(one.invariants <= set(INVARIANTS) for one in CLUSTER_BUGS)
+
+
+@pytest.mark.slow(5)
+def test_the_laboratory_finds_what_the_reference_does() -> None:
+    """A reader that sees too much, an add that waits for ever, a wrong length."""
+    names = [one.name for one in CLUSTER_BUGS if one.name.startswith(("n9-", "n10-", "n11-"))]
+    assert len(names) == 3
+
+    done = subprocess.run(
+        [sys.executable, "tests/support/cluster_mutants.py", *names],
+        cwd=ROOT,
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 of 3 planted bugs found" in done.stdout

@@ -1,0 +1,323 @@
+"""Records move to the log in use, dead logs are removed, and tombstones that kill nothing are purged."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from stepped_store import LEDGERS, SMALL, Site, payloads
+from store_internals import Engine
+
+from recovery.crashlab import Lasting, Refused, Verb, When
+from storage.errors import NoSuchLedger
+from storage.gc.proof import KeptBecause
+
+if TYPE_CHECKING:
+    from storage.store import Store
+
+SMALL_LOGS = replace(SMALL, entry_log_size_max=16 << 10)
+PAYLOAD = 700
+KEPT, DELETED = (1, 3), (0, 2)
+
+
+def added(ledger_id: int, count: int = 16) -> list[bytes]:
+    return [bytes([65 + ledger_id]) * PAYLOAD] * count
+
+
+def fill(site: Site, store: Store) -> list[int]:
+    """Add entries of four ledgers in four checkpoints; return the ids of the logs."""
+    for _ in range(4):
+        for ledger_id in (*KEPT, *DELETED):
+            store.ledger(ledger_id).append_many(added(ledger_id, 4))
+        site.checkpoint(store)
+    logs = Engine(store).log_ids
+    assert len(logs) > 3
+    return logs
+
+
+def delete(site: Site, store: Store, *ledger_ids: int) -> None:
+    for ledger_id in ledger_ids:
+        store.ledger(ledger_id).delete()
+    site.checkpoint(store)
+
+
+def compact(store: Store, logs: list[int]) -> None:
+    for log_id in logs:
+        moved = Engine(store).move(log_id)
+        assert moved.why_kept is None
+
+
+def check(store: Store) -> None:
+    """Check that the store has exactly the ledgers that were not deleted, with all of their entries."""
+    assert store.ledgers() == list(KEPT)
+    assert [payloads(store, one) for one in KEPT] == [added(one) for one in KEPT]
+    with pytest.raises(NoSuchLedger):
+        store.ledger(DELETED[0]).read(0)
+
+
+def names(site: Site) -> set[str]:
+    return set(site.names(LEDGERS, ".log"))
+
+
+# ── moves and removals ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_moved_entries_are_read_and_their_logs_are_removed() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED)
+
+    compact(store, logs[:-1])
+    removed = Engine(store).remove(*logs[:-1])
+
+    assert list(removed.logs_removed) == logs[:-1]
+    assert removed.why_kept == ()
+    assert names(site).isdisjoint(f"{one:x}.log" for one in logs[:-1])
+    check(store)
+    check(site.after_kill())
+    check(site.after_power_cut())
+
+
+def test_a_move_counts_what_it_has_moved() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    first = fill(site, store)[0]
+    delete(site, store, *DELETED)
+
+    moved = Engine(store).move(first)
+
+    assert moved.entries_moved > 0
+    assert moved.bytes_moved == moved.entries_moved * (PAYLOAD + 40)
+    assert moved.bytes_read > moved.bytes_moved
+    assert Engine(store).move(first).entries_moved == 0
+
+
+def test_a_log_with_live_records_is_kept() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED)
+
+    removed = Engine(store).remove(*logs)
+
+    assert removed.logs_removed == ()
+    assert {one.because for one in removed.why_kept} == {KeptBecause.LIVE, KeptBecause.LAST}
+
+
+def test_the_last_log_is_never_collected() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *KEPT, *DELETED)
+
+    removed = Engine(store).remove(*logs)
+
+    assert [one.log_id for one in removed.why_kept] == [logs[-1]]
+    assert Engine(store).move(logs[-1]).why_kept == removed.why_kept[0]
+    assert removed.why_kept[0].because is KeptBecause.LAST
+    assert names(site) == {f"{logs[-1]:x}.log"}
+
+
+def test_ids_of_removed_logs_are_not_given_out_again() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED)
+    compact(store, logs[:-1])
+    Engine(store).remove(*logs[:-1])
+    last = Engine(store).log_ids[-1]
+
+    store = site.after_power_cut()
+    store.ledger(9).append(b"new")
+    site.checkpoint(store)
+
+    assert Engine(store).log_ids[-1] == last + 1
+
+
+def test_a_log_that_the_store_does_not_have_is_named() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    fill(site, store)
+
+    assert Engine(store).move(99).why_kept == Engine(store).remove(99).why_kept[0]
+    assert Engine(store).remove(99).why_kept[0].because is KeptBecause.NOT_COMMITTED
+
+
+def test_overwritten_entries_are_dead_and_not_moved() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    for ledger_id in (*KEPT, *DELETED):
+        for entry in list(store.ledger(ledger_id).entries()):
+            store.add(replace(entry, payload=entry.payload.lower()))
+    site.checkpoint(store)
+
+    assert Engine(store).move(logs[0]).entries_moved == 0
+    assert Engine(store).remove(logs[0]).logs_removed == (logs[0],)
+    assert payloads(store, 1) == [one.lower() for one in added(1)]
+
+
+def test_an_unlink_that_fails_is_tried_again_and_the_log_stays_gone_until_then() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED, *KEPT)
+    site.disk.plant(Refused(When(verb=Verb.REMOVE)))
+
+    removed = Engine(store).remove(logs[0])
+    store.ledger(9).append(b"x")
+    site.checkpoint(store)
+
+    assert removed.logs_removed == (logs[0],)
+    assert removed.error is not None
+    assert Engine(store).index_state.gone == (logs[0],)
+    assert f"{logs[0]:x}.log" in names(site)
+    site.disk.mend()
+    Engine(store).remove()
+    assert f"{logs[0]:x}.log" not in names(site)
+    assert Engine(store).index_state.gone == ()
+
+
+def test_a_file_that_cannot_be_unlinked_does_not_keep_other_logs() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED)
+    compact(store, logs[:2])
+    first, second = (f"{one:x}.log" for one in logs[:2])
+    site.disk.plant(Refused(When(verb=Verb.REMOVE, name=first, lasting=Lasting.UNTIL_MENDED), errno.EPERM))
+    Engine(store).remove(logs[0])
+
+    removed = Engine(store).remove(logs[1])
+
+    assert removed.logs_removed == (logs[1],)
+    assert removed.error is not None
+    assert {first, second} & names(site) == {first}
+    check(site.after_power_cut())
+
+
+def test_a_store_is_opened_although_a_removed_log_cannot_be_unlinked() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED)
+    compact(store, logs[:1])
+    name = f"{logs[0]:x}.log"
+    site.disk.plant(Refused(When(verb=Verb.REMOVE, name=name, lasting=Lasting.UNTIL_MENDED), errno.EPERM))
+    assert Engine(store).remove(logs[0]).error is not None
+    store.close()
+
+    store = site.open()
+    check(store)
+    assert name in names(site)
+    assert Engine(store).index_state.gone == (logs[0],)
+    site.disk.mend()
+    store.close()
+    store = site.open()
+    check(store)
+    assert name not in names(site)
+
+
+def test_logs_whose_unlink_is_durable_are_forgotten_by_the_next_checkpoint() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED, *KEPT)
+    Engine(store).remove(logs[0])
+    assert Engine(store).index_state.gone == (logs[0],)
+
+    store.ledger(9).append(b"x")
+    site.checkpoint(store)
+
+    assert Engine(store).index_state.gone == ()
+
+
+# ── damage ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("what", ["length", "payload"])
+def test_a_damaged_log_is_left_alone_with_its_finding(what: str) -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED)
+    name = f"{LEDGERS}/{logs[0]:x}.log"
+    at = site.bytes_of(name).index(b"B" * PAYLOAD)
+    site.flip(name, at if what == "payload" else at - 40)
+    store = site.after_kill()
+    last = Engine(store).log_ids[-1]
+
+    moved = Engine(store).move(logs[0])
+    removed = Engine(store).remove(logs[0])
+
+    assert moved.why_kept is not None
+    assert moved.why_kept.because is KeptBecause.DAMAGED
+    assert moved.why_kept.finding == ("ELG-003" if what == "payload" else "ELG-004")
+    assert moved.why_kept.offset == at - 40
+    assert removed.logs_removed == ()
+    assert removed.why_kept[0].because in (KeptBecause.DAMAGED, KeptBecause.LIVE)
+    assert (moved.entries_moved, last) == (0, Engine(store).log_ids[-1])
+
+
+# ── tombstones ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def with_tombstones_that_kill_nothing() -> tuple[Site, Store]:
+    """A store with tombstones that can be purged: no log and no journal has what they kill."""
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED)
+    assert Engine(store).purge_tombstones().tombstones_purged == 0  # the logs have what they kill
+    compact(store, logs[:-1])
+    Engine(store).remove(*logs[:-1])
+    store.close()
+    store = site.open()
+    store.ledger(9).append_many(added(9))
+    site.checkpoint(store)
+    last = Engine(store).log_ids[0]
+    compact(store, [last])
+    Engine(store).remove(last)
+    delete(site, store, 9)
+    return site, store
+
+
+def test_tombstones_are_purged_when_no_log_and_no_journal_has_what_they_kill() -> None:
+    site, store = with_tombstones_that_kill_nothing()
+
+    purged = Engine(store).purge_tombstones()
+
+    assert purged.tombstones_purged == len(DELETED)
+    assert purged.tombstones_left == 1  # its number is the largest
+    check(store)
+    check(site.after_power_cut())
+
+
+def test_after_a_read_error_the_next_purge_purges() -> None:
+    site, store = with_tombstones_that_kill_nothing()
+    for _ in range(2):
+        store.ledger(8).append_many(added(8))  # until the log that the tombstone of 9 reaches is not the last
+        site.checkpoint(store)
+    site.disk.plant(Refused(When(verb=Verb.OPEN, name="*.log")))
+
+    refused = Engine(store).purge_tombstones()
+    purged = Engine(store).purge_tombstones()
+
+    assert (refused.tombstones_purged, refused.error is not None) == (0, True)
+    assert purged.tombstones_purged == len(DELETED)
+
+
+def test_after_a_failed_sync_of_the_journals_nothing_is_purged_before_the_next_opening() -> None:
+    site, store = with_tombstones_that_kill_nothing()
+    site.disk.plant(Refused(When(verb=Verb.SYNC_DIRECTORY, name="current")))
+
+    assert Engine(store).purge_tombstones().error is not None
+    assert Engine(store).purge_tombstones().tombstones_purged == 0
+
+    store = site.after_kill()
+    site.checkpoint(store)
+    assert Engine(store).purge_tombstones().tombstones_purged == len(DELETED)
+    check(site.after_power_cut())

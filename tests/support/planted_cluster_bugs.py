@@ -1,0 +1,495 @@
+"""Planted bugs of the client of several bookies, and of model bookies. The cluster laboratory finds each.
+
+Some are what Apache BookKeeper does, or has done. Their names begin with the number of its issue, or with N
+and the number of the defect in our notes on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from code_edits import After, Before, Drop, Edit, EditAddress, Replace, Rewrite
+
+CHANGE = "storage.cluster.client.metadata_change"
+COPIES = "storage.cluster.client.copies"
+DISTRIBUTION = "storage.cluster.client.distribution"
+READER = "storage.cluster.client.reader"
+RECOVERER = "storage.cluster.client.recoverer"
+TAILER = "storage.cluster.client.tailer"
+WRITER = "storage.cluster.client.writer"
+BOOKIES = "recovery.clusterlab.bookies"
+METADATA = "recovery.clusterlab.metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedClusterBug:
+    """A bug, and the invariants of which one has to find it."""
+
+    name: str
+    rule: str
+    changes: tuple[EditAddress, ...]
+    invariants: frozenset[str]
+    seeds: range = range(20_000)
+    """The schedules to play. Rare bugs have few, of which one is known to find them."""
+    scenario: str | None = None
+    """A schedule that is written by hand, for what chance finds too rarely."""
+
+
+def _bug(name: str, rule: str, module: str, function: str, edit: Edit, *invariants: str) -> PlantedClusterBug:
+    return PlantedClusterBug(name, rule, (EditAddress(module, function, edit),), frozenset(invariants))
+
+
+READS_DO_NOT_FENCE = EditAddress(
+    RECOVERER, "TailRead.begin", Replace("ReadEntry(...)", "ReadEntry(ledger_id, self.entry_id)")
+)
+
+
+CLUSTER_BUGS = (
+    # ── the writer ───────────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "acknowledged-during-a-change",
+        "nothing is acknowledged while the ensemble is being changed",
+        WRITER,
+        "LedgerWriter._acknowledge",
+        Replace("self.state is not WriterState.OPEN", "False"),
+        "T2",
+        "O6",
+    ),
+    _bug(
+        "3005-acknowledged-before-copies-are-sent-again",
+        "nothing is acknowledged before all displaced copies are sent again",
+        WRITER,
+        "LedgerWriter._end_change",
+        Rewrite(
+            "effects: list[Effect] = [*self._copies.use_ensemble(...)]",
+            "self.state = WriterState.OPEN\n"
+            "effects = self._acknowledge()\n"
+            "self.state = WriterState.CHANGING\n"
+            "effects += self._copies.use_ensemble(metadata.value.segments[-1].bookies)",
+        ),
+        "T2",
+        "O6",
+    ),
+    _bug(
+        "1591-new-ensemble-before-the-metadata-name-it",
+        "a new bookie gets no entry before the metadata name it",
+        WRITER,
+        "LedgerWriter._changed",
+        Rewrite(
+            "return metadata.with_ensemble_change(...)",
+            "self._copies.failed = set()\n"
+            "self._copies.bookies = tuple(changed)\n"
+            "return metadata.with_ensemble_change(self.last_confirmed + 1, changed)",
+        ),
+        "T2",
+        "T3",
+        "O6",
+        "O8",
+    ),
+    _bug(
+        "answers-of-earlier-sendings-count",
+        "only the answer to the last sending of a copy counts",
+        COPIES,
+        "EntriesUnderWay.answered",
+        Replace("entry.sent[token.bookie_index].token != token", "False"),
+        "T2",
+    ),
+    _bug(
+        "displaced-copies-still-count",
+        "a copy at a bookie that was replaced does not count any more",
+        COPIES,
+        "EntriesUnderWay._send",
+        Drop("entry.stored.discard(index)"),
+        "T2",
+    ),
+    _bug(
+        "n10-an-add-needs-a-bookie-that-is-not-replaced",
+        "a change that replaces only some bookies leaves no entry waiting",
+        WRITER,
+        "LedgerWriter._changed",
+        Replace("self._copies.can_complete(kept)", "True"),
+        "O8",
+    ),
+    _bug(
+        "failures-during-a-change-are-forgotten",
+        "a failure during a change is part of the next change",
+        WRITER,
+        "LedgerWriter._end_change",
+        Replace("self._copies.failed - self._considered", "False"),
+        "O8",
+    ),
+    _bug(
+        "the-writer-goes-on-after-a-fence",
+        "metadata that are not open end the writer for good",
+        WRITER,
+        "LedgerWriter._end_change",
+        Rewrite("return self._lose(error)", "self.state = WriterState.OPEN\nreturn self._acknowledge()"),
+        "T2",
+        "O4",
+        "O8",
+    ),
+    _bug(
+        "the-change-begins-after-the-entries-under-way",
+        "the new ensemble has all entries that are not acknowledged",
+        WRITER,
+        "LedgerWriter._changed",
+        Replace("self.last_confirmed + 1", "self.last_pushed + 1"),
+        "T2",
+    ),
+    _bug(
+        "the-last-add-confirmed-is-the-last-add-pushed",
+        "an entry brings the last acknowledged entry, and not the last one that was sent",
+        WRITER,
+        "LedgerWriter.add",
+        Replace("self.last_confirmed", "self.last_pushed - 1"),
+        "O2",
+        "T2",
+    ),
+    _bug(
+        "length-counted-twice",
+        "the length is that of the payloads",
+        WRITER,
+        "LedgerWriter.add",
+        Rewrite("self.length += len(payload)", "self.length += 2 * len(payload)"),
+        "T4",
+        "O3",
+    ),
+    _bug(
+        "closed-with-the-length-of-everything-sent",
+        "the length of a closed ledger is that of its entries",
+        WRITER,
+        "LedgerWriter._closed",
+        Replace("self.length_confirmed", "self.length"),
+        "O3",
+    ),
+    _bug(
+        "closed-after-the-last-entry-sent",
+        "a writer closes its ledger after the last acknowledged entry",
+        WRITER,
+        "LedgerWriter._closed",
+        Replace("self.last_confirmed", "self.last_pushed"),
+        "T3",
+        "T4",
+        "O3",
+    ),
+    _bug(
+        "a-writer-closes-a-closed-ledger",
+        "the end of a closed ledger never changes",
+        WRITER,
+        "LedgerWriter._closed",
+        Replace("not metadata.is_closed", "True"),
+        "O3",
+    ),
+    _bug(
+        "late-failures-are-not-reported",
+        "a writer reports the bookies that lack copies of acknowledged entries",
+        COPIES,
+        "EntriesUnderWay._answered_late",
+        Drop("self.lacking.add(bookie)"),
+        "O6",
+    ),
+    _bug(
+        "copies-that-were-never-sent-are-not-reported",
+        "a writer reports the bookies that it has left out",
+        COPIES,
+        "EntriesUnderWay.take_complete",
+        Drop("self.lacking.add(self.bookies[index])"),
+        "O6",
+    ),
+    # ── metadata ─────────────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "a-lost-answer-taken-for-success",
+        "a write without an answer may not have taken place",
+        CHANGE,
+        "MetadataChange.metadata_written",
+        Before(
+            "self._lost = ...",
+            "if isinstance(answer, Unknown): answer = Written(0)",
+        ),
+        "T1",
+        "T2",
+        "O8",
+    ),
+    PlantedClusterBug(
+        "a-lost-write-may-still-take-place",
+        "a change does not end while a lost write of it may take place",
+        (
+            EditAddress(
+                CHANGE,
+                "MetadataChange.begin",
+                Replace("self._lost is not None and known.version == self._base", "False"),
+            ),
+        ),
+        frozenset({"T2", "O6"}),
+        range(27_500, 27_700),
+    ),
+    _bug(
+        "a-conflict-is-written-over",
+        "after a conflict the newest metadata decide",
+        CHANGE,
+        "MetadataChange.metadata_read",
+        Rewrite("return self.begin(answer)", "return [WriteMetadata(self._wanted, answer.version)]"),
+        "T2",
+        "O3",
+        "O5",
+        "O8",
+    ),
+    _bug(
+        "versions-are-ignored",
+        "a write of metadata names the version that it is based on",
+        METADATA,
+        "ModelMetadata._write",
+        Replace("version != self.node.version", "False"),
+        "T2",
+        "O3",
+        "O5",
+    ),
+    # ── the recovery ─────────────────────────────────────────────────────────────────────────────────
+    PlantedClusterBug(
+        "2614-reads-of-the-tail-do-not-fence",
+        "each read of the tail fences the bookie",
+        (READS_DO_NOT_FENCE,),
+        frozenset({"T2", "O4"}),
+        scenario="late-add",
+    ),
+    _bug(
+        "2908-errors-count-as-missing",
+        "an entry is missing only if bookies have said so",
+        RECOVERER,
+        "TailRead.answered",
+        Rewrite("self.unclear[self._bookies[index]] = reason_of(answer)", "self._without.add(index)"),
+        "T2",
+    ),
+    _bug(
+        "one-bookie-without-it-makes-an-entry-missing",
+        "Qw - Qa + 1 bookies without an entry make it missing, not fewer",
+        RECOVERER,
+        "TailRead.is_missing",
+        Replace("self._quorums.missing", "1"),
+        "T2",
+    ),
+    # Because each read of the tail fences, these two lose nothing alone.
+    PlantedClusterBug(
+        "reads-begin-after-the-first-fence",
+        "reads that do not fence begin when the fenced bookies cover the ensemble",
+        (
+            READS_DO_NOT_FENCE,
+            EditAddress(
+                RECOVERER,
+                "LedgerRecoverer._fence_answered",
+                Replace("self._quorums.is_covered(self._fenced)", "self._fenced"),
+            ),
+        ),
+        frozenset({"T2", "O4"}),
+    ),
+    PlantedClusterBug(
+        "coverage-of-the-write-quorum",
+        "no set of Qa bookies stays outside of the fence",
+        (
+            READS_DO_NOT_FENCE,
+            EditAddress(
+                DISTRIBUTION,
+                "Quorums.is_covered",
+                Replace("sum(...) < self.ack", "sum(index not in answered for index in window) < self.write"),
+            ),
+        ),
+        frozenset({"T2", "O4"}),
+        scenario="late-add",
+    ),
+    _bug(
+        "2615-entries-before-the-last-segment-are-looked-for-in-it",
+        "the entries before the last segment were acknowledged",
+        RECOVERER,
+        "LedgerRecoverer._begin_fence",
+        Replace("last.first_entry - 1", "NO_ENTRY"),
+        "T2",
+        "O8",
+    ),
+    _bug(
+        "n9-a-recovery-confirms-what-it-adds-again",
+        "entries that are added again bring the last add confirmed that the fence has found",
+        RECOVERER,
+        "LedgerRecoverer._add_again",
+        Replace("self._base", "self._last"),
+        "O1",
+        "O2",
+    ),
+    _bug(
+        "the-tail-is-read-from-new-bookies",
+        "the tail is read from the ensemble as it was",
+        RECOVERER,
+        "LedgerRecoverer._go_on",
+        Replace("self._metadata.value.segments[-1].bookies", "self._copies.bookies"),
+        "T2",
+    ),
+    _bug(
+        "n11-the-length-of-nothing-added-again-is-not-read",
+        "the length comes from the header of the last entry",
+        RECOVERER,
+        "LedgerRecoverer._measure",
+        Replace("self._last > self._base or self._last == NO_ENTRY", "True"),
+        "O3",
+    ),
+    _bug(
+        "closed-before-entries-are-added-again",
+        "a ledger is closed when all its entries have Qa copies",
+        RECOVERER,
+        "LedgerRecoverer._go_on",
+        Replace(
+            "effects if self._copies.pending else effects + self._measure()", "effects + self._measure()"
+        ),
+        "T2",
+        "T3",
+        "O3",
+    ),
+    _bug(
+        "a-recovery-closes-a-closed-ledger",
+        "the first close counts",
+        RECOVERER,
+        "LedgerRecoverer._closed",
+        Rewrite(
+            "if metadata.is_closed: ...",
+            "if metadata.is_closed:\n    return metadata.closed(self._last, self._length)",
+        ),
+        "O3",
+    ),
+    _bug(
+        "new-ensembles-of-a-recovery-are-not-written",
+        "the close names the bookies that have the entries",
+        RECOVERER,
+        "LedgerRecoverer._closed",
+        Drop("for first_entry, bookies in self._ensembles: ..."),
+        "T3",
+    ),
+    _bug(
+        "new-ensembles-of-a-recovery-begin-too-early",
+        "the new ensemble has the entries that were not added again yet",
+        RECOVERER,
+        "LedgerRecoverer._replace_failed",
+        Replace("self._last + 1", "self._base + 1"),
+        "T2",
+        "T3",
+    ),
+    _bug(
+        "a-bookie-without-the-ledger-is-no-answer",
+        "a bookie that has nothing of a ledger is fenced all the same",
+        RECOVERER,
+        "LedgerRecoverer._fence_answered",
+        After(
+            "bookies = self._metadata.value.segments[-1].bookies",
+            "if answer in (CodeAnswer(Code.NO_ENTRY), CodeAnswer(Code.NO_LEDGER)): answer = None",
+        ),
+        "O8",
+    ),
+    _bug(
+        "answers-to-reads-of-the-tail-count-for-the-length",
+        "an answer belongs to the entry that was asked for",
+        READER,
+        "EntryRead.answered",
+        Replace("self.result is not None or token.entry_id != self.entry_id", "self.result is not None"),
+        "O8",
+    ),
+    # ── readers ──────────────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "a-reader-is-shown-the-entry-after-the-last-add-confirmed",
+        "a reader is shown acknowledged entries only",
+        TAILER,
+        "LedgerTailer._go_on",
+        Replace(
+            "metadata.last_entry if metadata.is_closed else self.last_add_confirmed",
+            "metadata.last_entry if metadata.is_closed else self.last_add_confirmed + 1",
+        ),
+        "O2",
+        "O8",
+    ),
+    _bug(
+        "a-reader-ends-before-the-last-entry",
+        "a reader of a closed ledger is shown all entries",
+        TAILER,
+        "LedgerTailer._go_on",
+        Replace("metadata.is_closed and self._next > end", "metadata.is_closed and self._next >= end"),
+        "O8",
+    ),
+    PlantedClusterBug(
+        "a-reader-does-not-notice-the-close",
+        "a reader follows the metadata, by its watch and after each pause",
+        (
+            EditAddress(
+                TAILER,
+                "LedgerTailer.metadata_changed",
+                Rewrite("self._metadata = metadata", "self._is_polling = False"),
+            ),
+            EditAddress(
+                TAILER,
+                "LedgerTailer.metadata_read",
+                Rewrite("self._metadata = answer", "self._is_polling = False"),
+            ),
+        ),
+        frozenset({"O8"}),
+    ),
+    # ── bookies ──────────────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "answered-before-the-sync",
+        "a bookie answers an add when the entry is durable",
+        BOOKIES,
+        "ModelBookie._add",
+        Rewrite(
+            "self._sync_with_others(request, reply)",
+            "self._sync_with_others(request, lambda answer: None)\nreply(_OK)",
+        ),
+        "T2",
+        "T3",
+    ),
+    _bug(
+        "a-fence-is-not-durable",
+        "a fence that was answered holds through a crash",
+        BOOKIES,
+        "ModelBookie._make_durable",
+        Drop("ledger.is_fenced_durably = True"),
+        "O9",
+    ),
+    _bug(
+        "a-fence-is-answered-before-the-adds-that-came-first",
+        "adds that have arrived before a fence are readable when it is answered",
+        BOOKIES,
+        "ModelBookie._sync_with_others",
+        Rewrite(
+            "self._unsynced.append((request, reply))",
+            "if isinstance(request, ReadEntry):\n"
+            "    self._make_durable(request)\n"
+            "    self._oracles.fence_answered(self.name, request.ledger_id)\n"
+            "    reply(self._read(request))\n"
+            "    return\n"
+            "self._unsynced.append((request, reply))",
+        ),
+        "O9",
+    ),
+    _bug(
+        "a-fence-holds-from-its-sync-on",
+        "no add is taken after the arrival of a fence",
+        BOOKIES,
+        "ModelBookie._add",
+        Replace(
+            "self._ledger(request.ledger_id).is_fenced", "self._ledger(request.ledger_id).is_fenced_durably"
+        ),
+        "O9",
+    ),
+    _bug(
+        "a-recovery-add-is-refused",
+        "a fenced ledger takes the adds of a recovery",
+        BOOKIES,
+        "ModelBookie._add",
+        Replace("not request.options.is_recovery", "True"),
+        "O8",
+    ),
+    _bug(
+        "a-crash-loses-durable-entries",
+        "a bookie forgets nothing that it has acknowledged",
+        BOOKIES,
+        "ModelBookie.crash",
+        After("ledger.is_fenced = ledger.is_fenced_durably", "ledger.entries.clear()"),
+        "T2",
+        "T3",
+        "O6",
+        "O8",
+    ),
+)

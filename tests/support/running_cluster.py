@@ -1,0 +1,88 @@
+"""Bookies on the loopback interface and their metadata in memory, all on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bookie_connection import running_bookie
+from example_cluster import INSTANCE_ID, ROOT, info
+from memory_znodes import MemoryServer
+
+from storage.cluster.client.cluster import open_cluster
+from storage.cluster.metadata.format import init_cluster
+from storage.cluster.metadata.registration import BookieMode, register, unregister
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from pathlib import Path
+
+    from memory_znodes import MemoryZnodes
+
+    from storage.aio.store import AsyncStore
+    from storage.cluster.client.cluster import AsyncCluster
+    from storage.cluster.client.connections import CallLimits
+
+_T = TypeVar("_T")
+
+PATIENCE_S = 60.0
+
+
+class RunningCluster:
+    """Bookies b1, b2 and so on, and the session that has registered them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.server = MemoryServer()
+        self.znodes: MemoryZnodes = self.server.session()
+        self._running: dict[str, AsyncExitStack] = {}
+        self.stores: dict[str, AsyncStore] = {}
+        self.ports: dict[str, int] = {}
+
+    async def start(self, name: str) -> None:
+        """Start a bookie and register it."""
+        running = AsyncExitStack()
+        store, _, port = await running.enter_async_context(running_bookie(self._path / name))
+        self._running[name], self.stores[name], self.ports[name] = running, store, port
+        await self.advertise(name, port)
+
+    async def advertise(self, name: str, port: int) -> None:
+        """Register a bookie at this port, whatever listens there."""
+        await register(self.znodes, ROOT, name, info(port), BookieMode.WRITABLE, 1)
+
+    async def stop(self, name: str) -> None:
+        """Stop a bookie. It stays registered, as one that has crashed does for a while."""
+        del self.stores[name]
+        await self._running.pop(name).aclose()
+
+    async def withdraw(self, name: str) -> None:
+        await unregister(self.znodes, ROOT, name)
+
+    async def stop_all(self) -> None:
+        for name in list(self._running):
+            await self.stop(name)
+
+    @asynccontextmanager
+    async def client(self, limits: CallLimits | None = None) -> AsyncIterator[AsyncCluster]:
+        """Open a client with a session of its own."""
+        async with open_cluster(self.server.session(), ROOT, limits=limits) as cluster:
+            yield cluster
+
+
+def run_with_cluster(
+    path: Path, bookies: int, steps: Callable[[RunningCluster], Coroutine[Any, Any, _T]]
+) -> _T:
+    """Run a test with so many bookies."""
+
+    async def run() -> _T:
+        cluster = RunningCluster(path)
+        await init_cluster(cluster.znodes, ROOT, INSTANCE_ID)
+        try:
+            for number in range(1, bookies + 1):
+                await cluster.start(f"b{number}")
+            return await asyncio.wait_for(steps(cluster), PATIENCE_S)
+        finally:
+            await cluster.stop_all()
+
+    return asyncio.run(run())
