@@ -2,12 +2,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := .venv-demo
+
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow crash crash-quick crash-sim mutants mutation-score audit-demo interop lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-startup wheel-test clean
+.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim mutants mutation-score audit-demo interop interop-zookeeper interop-metadata interop-bookie interop-client interop-power pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
 
 help: ## show what can be made
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
+	@sed -n 's/^\([a-z0-9. -]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
 
 setup: $(READY) ## make a virtual environment with everything the other targets need
 
@@ -19,41 +21,109 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: setup ## write, kill the writer, recover, and count what was lost (ten seconds)
-	@$(BIN)/ledgerstore demo
+$(DEMO)/.ready: setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -m venv $(DEMO)
+	@$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
 
-# One process runs all tests on Spark, and pays for one session.
-PYTEST := $(BIN)/pytest -n auto --dist loadgroup
+demo: $(DEMO)/.ready ## write, kill the writer, recover, and count what was lost (ten seconds; a small environment of its own)
+	@$(DEMO)/bin/ledgerstore demo
 
-java: setup ## see that there is a Java 17 for the tests on Spark; installs one where that may be done
-	@$(BIN)/python tests/support/provide_java.py || true
+java: setup ## look for the Java 17 that tests on Spark need; installs one if that is permitted
+	@$(BIN)/python tests/support/install_java.py || true
 
-test: java ## run the tests (seven minutes)
-	$(PYTEST)
+# Many short tests: neighbours stay together, so that most fixtures of a module are made once. Few long ones: each
+# process takes the next test when it has done one, and the longest are first.
+FAST := -n auto --dist worksteal
+LONG := -n auto --dist load --maxschedchunk 1
+ELSEWHERE := (spark or docs or bench)
 
-test-slow: java ## run the tests that take minutes: a hundred thousand mutated files, a cluster of Spark's
-	$(PYTEST) -m slow
+test: setup ## run the fast tests, of half a second of CPU at most each (90 seconds)
+	$(BIN)/pytest $(FAST)
+
+test-slow: setup ## run the long tests, and whole sweeps where `make test` takes samples (9 minutes)
+	WHOLE_SWEEPS=1 $(BIN)/pytest $(LONG) -m "(slow or sampled) and not $(ELSEWHERE)"
+
+test-spark: java ## run the tests on Spark, in one process with one session; needs Java (90 seconds)
+	$(BIN)/pytest -m spark
+
+test-docs: setup ## execute what the documentation shows of the crash laboratory (a minute)
+	$(BIN)/pytest $(LONG) -m "docs and not spark"
+
+test-bench: setup ## run every row of the bench once, as a test; its figures are not measurements (half a minute)
+	$(BIN)/pytest $(LONG) -m bench
+
+setup-3.12 setup-3.13: setup-%: ## make the virtual environments for tests on Python 3.12 and 3.13
+	$(PYTHON) tests/support/run_on_python.py $* --set-up
+
+test-3.12 test-3.13: test-%: setup-% ## run the fast tests on another Python, where there is one (90 seconds)
+	$(PYTHON) tests/support/run_on_python.py $*
 
 crash-sim: setup ## crash the store in forty thousand ways on a simulated disk (eight minutes)
 	$(BIN)/python tests/support/crash_sim.py $(CRASH_SIM)
 
-crash: setup ## crash the store in every way the laboratory knows, real power cuts among them (eleven minutes)
+cluster-sim: setup ## play sixty thousand schedules of writers, recoveries and readers against failing bookies (a minute)
+	$(BIN)/python tests/support/cluster_sim.py $(CLUSTER_SIM)
+
+cluster-mutants: setup ## plant bugs into the client of several bookies: the same simulation finds each (two minutes)
+	PYTHONPATH=tests/support $(BIN)/python tests/support/cluster_mutants.py $(CLUSTER_MUTANTS)
+
+crash: setup ## crash the store in every way the laboratory knows, real power cuts among them, and the metadata server (thirteen minutes)
 	$(BIN)/ledgerstore crash run --budget 11m --out .crash $(CRASH)
+	$(BIN)/python tests/support/zookeeper_crashes.py
 
 crash-quick: setup ## the same for three minutes
 	$(BIN)/ledgerstore crash run --budget 3m --out .crash $(CRASH)
 
-mutants: setup ## plant eighty bugs in copies of the code, and see that each is found (eight minutes)
-	$(BIN)/python tests/support/mutants.py --quick $(MUTANTS)
+mutants: setup ## break the code in ninety planted ways and a hundred machine-made ones: each is found (five minutes)
+	$(BIN)/python tests/support/mutants.py $(MUTANTS)
 
-mutation-score: setup ## the same, asking the crash laboratory first; writes docs/mutants.json (fifteen minutes)
-	$(BIN)/python tests/support/mutants.py --score
+mutation-score: setup ## all planted bugs before the crash laboratory, two thousand machine-made mutants; writes the scores (ninety minutes)
+	$(BIN)/python tests/support/mutants.py score
 
-audit-demo: setup ## three stores, damaged, and the audit on Spark that finds it; writes .audit-demo/report (half a minute)
+audit-demo: setup ## damage three stores, and audit them on Spark; writes .audit-demo/report (half a minute)
 	@$(BIN)/python tests/support/audit_demo.py .audit-demo
 
-interop: setup ## prove with the real Apache BookKeeper that it reads our files, and we its (three minutes; Maven)
+interop: setup ## prove with the real Apache BookKeeper that it reads our files, and that we read its files (three minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/interop.py $(INTEROP)
+
+interop-client: setup ## our client and the unmodified Java client share ledgers, on bookies of both kinds (four minutes; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/clients.py $(CLIENTS)
+
+interop-zookeeper: setup ## play seeded histories on a real ZooKeeper and on our server: the same answers (a minute; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/zookeeper.py $(HISTORIES)
+
+interop-metadata: setup ## BookKeeper's shell and our commands keep the same metadata, on ZooKeeper and on our server (three minutes; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/metadata.py
+
+bench-listing: setup ## time the list of a hundred thousand ledgers of a cluster, on ZooKeeper and on our server (two minutes; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/metadata.py listing
+
+interop-bookie: setup ## have the unmodified Java client use our bookies and real ones, and kill ours under load (six minutes; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/bookies.py $(BOOKIES)
+
+interop-power: setup ## cut the power of bookies and of the metadata server while the Java client writes (three minutes; Maven, and root)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/power_cuts.py $(POWER)
+
+pulsar: setup ## have a Pulsar broker keep its topics on our bookies, and kill bookies and the broker (three minutes; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/pulsar.py $(PULSAR)
+
+bookkeeper-tests: setup ## run BookKeeper's own tests of its client on our bookies, and compare with the list (half an hour; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/client_tests.py $(BOOKKEEPER_TESTS)
+
+# What takes longer than a run of CI may. CI runs the same targets with less, or a quicker one in their place.
+proof: ## prove what CI has no time for (three hours; Maven, and root for real power cuts)
+	$(MAKE) crash             # the crash laboratory at its full budget
+	$(MAKE) crash-sim         # all simulated crashes; CI runs a part
+	$(MAKE) mutation-score    # two thousand machine-made mutants, and all planted bugs before the laboratory
+	$(MAKE) interop           # the real BookKeeper reads our files, and we its
+	$(MAKE) interop-zookeeper # histories on a real ZooKeeper
+	$(MAKE) interop-metadata  # BookKeeper's shell and our commands
+	$(MAKE) interop-client    # our client and the Java client on the same ledgers
+	$(MAKE) interop-bookie    # the Java client, and kills under load
+	$(MAKE) interop-power     # power cuts of bookies that the Java client writes to
+	$(MAKE) pulsar            # a Pulsar broker on our bookies
+	$(MAKE) bookkeeper-tests  # BookKeeper's own tests of its client
 
 lint: setup ## check style and format
 	$(BIN)/ruff check .
@@ -62,7 +132,7 @@ lint: setup ## check style and format
 types: setup ## check types, strictly
 	$(BIN)/mypy
 
-architecture: setup ## check who imports whom, and who owns what is dangerous
+architecture: setup ## check which module imports which, and that each dangerous thing has one owner
 	$(BIN)/pytest -q tests/test_architecture.py
 
 check: lint types test ## everything that must hold before a change is shared
@@ -70,39 +140,57 @@ check: lint types test ## everything that must hold before a change is shared
 bench: setup ## the store against LevelDB, RocksDB, SQLite, LMDB and the raw limit; writes .bench/bench.html (twenty minutes)
 	$(BIN)/python bench/store.py --json .bench/bench.json --html .bench/bench.html $(BENCH)
 
-bench-quick: setup ## the same, to see where it stands; writes nothing (three minutes)
+bench-quick: setup ## the same in short, for a first look; writes nothing (three minutes)
 	$(BIN)/python bench/store.py --quick $(BENCH)
 
-bench-syncs: setup ## count the syncs of everybody: one for each acknowledged add or batch
+bench-syncs: setup ## count the syncs of each store in the bench: one for each acknowledged add or batch
 	$(BIN)/python bench/store.py --check-syncs
 
 bench-where: setup ## where the time of an add goes, and what the slowest adds wait for (two minutes)
-	$(BIN)/python bench/where.py $(BENCH)
+	$(BIN)/python bench/time_breakdown.py $(BENCH)
 
 bench-functions: setup ## time the hot functions
 	$(BIN)/pytest -q bench --benchmark-enable --benchmark-only --benchmark-columns=median,stddev,ops
 
-bench-audit: setup ## the audit's kernel against C and a loop in Python: entry logs read, verified, told as runs (a minute)
+bench-audit: setup ## the audit's kernel, which reads and verifies entry logs, against C and a loop in Python (a minute)
 	$(BIN)/python bench/audit_kernel.py $(BENCH)
+
+bench-scale: setup ## measure that waiting readers, deletes, deleted and absent ledgers do not slow the store (four minutes)
+	$(BIN)/python bench/scale.py --json .bench/scale.json $(BENCH)
+
+bench-space: setup ## measure what space reclamation gives back, and what it costs the adds beside it (fifteen minutes, 12 GB)
+	$(BIN)/python bench/space.py --json .bench/space.json $(BENCH)
+
+bench-cluster: setup ## the metadata server beside a real ZooKeeper, our bookie beside BookKeeper's, on the same disk (ten minutes; Maven)
+	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/cluster.py --json .bench/cluster.json $(BENCH)
+	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/bookie_speed.py --json .bench/bookies.json $(BENCH)
+
+bench-versus: setup ## compare another revision with this one, row by row and in turns: make bench-versus BASE=v0.1 (forty minutes)
+	$(BIN)/python bench/compare_revisions.py $(BASE) --json .bench/versus.json $(BENCH)
 
 bench-startup: setup ## time `import storage` and `ledgerstore --help` against bare Python
 	$(BIN)/python bench/startup.py
 
 # What can differ between a checkout and what is installed of it: entry points, files beside the code, what is
 # shipped to Spark's workers, and every import. All the rest has been tested before.
-OF_THE_PACKAGE := tests/test_store.py tests/test_startup.py tests/docs tests/recovery/shell tests/recovery/page \
-	tests/recovery/crashlab tests/recovery/audit/spark
+OF_THE_PACKAGE := tests/test_store.py tests/test_startup.py tests/docs/test_readme.py tests/recovery/shell \
+	tests/recovery/report tests/recovery/crashlab/record/test_recorder.py tests/recovery/crashlab/test_plugin.py \
+	tests/recovery/audit/report tests/recovery/audit/spark/test_engine.py
 
-wheel-test: setup ## build the wheel, install it alone, and run against it what a package can get wrong
+wheel-test: setup ## build the wheel, install it alone, and run the tests that an installation can fail (a minute)
 	rm -rf build dist .wheel-test
 	$(BIN)/python -m build --quiet --wheel
 	$(PYTHON) -m venv .wheel-test
 	.wheel-test/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		"$$(echo dist/*.whl)[audit]" pytest pytest-benchmark pytest-xdist hypothesis
+		"$$(echo dist/*.whl)[audit,cluster]" pytest pytest-benchmark pytest-xdist hypothesis trustme
 	.wheel-test/bin/python -P -c 'import storage, sys; sys.exit(".wheel-test" not in storage.__file__)'
-	.wheel-test/bin/python -P tests/support/import_all.py storage recovery
-	.wheel-test/bin/python -P -m pytest -q -n auto --dist loadgroup -p no:cacheprovider $(OF_THE_PACKAGE)
+	.wheel-test/bin/python -P tests/support/import_all.py ledgerstore storage recovery
+	.wheel-test/bin/python -P -m pytest -q -n auto --dist loadgroup -m "not slow and not docs and not bench" \
+		-p no:cacheprovider $(OF_THE_PACKAGE)
+
+docs: setup ## generate the API reference from the docstrings; writes .docs/index.html
+	$(BIN)/python docs/build_reference.py .docs
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench .bench-* .interop .crash .audit-demo
+	rm -rf .venv .venv-* build dist .wheel-test *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .bench .bench-* .interop .crash .audit-demo .docs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-/* A log of cups in C. `cups work ROOT` adds some and makes marks, `cups show ROOT` prints what is there as JSON.
+/* A log of cups in C. `cups work ROOT` adds some and writes marks, `cups show ROOT` prints the entries as JSON.
  *
  *     ┼ size u32 ┼ sum u32 ┼ name ┤     one after the other in ROOT/log
  *
@@ -19,7 +19,7 @@ static uint32_t sum_of(const char *bytes, size_t size)
     return sum;
 }
 
-/* One line for each mark, by write(): what libc's stdio writes, nobody sees. */
+/* One line for each mark, by write(), because the recorder does not see what stdio writes. */
 static void mark(const char *word, int token, const char *rest)
 {
     char line[200];
@@ -58,7 +58,7 @@ static void add(int fd, int number)
     snprintf(asked, sizeof asked, ",\"add\",\"%s\",%d", name, number);
     mark("invoke", number, asked);
     ssize_t whole = sizeof head + head.size;
-    if (write(fd, record, whole) != whole) exit(3); /* an error: nothing more is answered */
+    if (write(fd, record, whole) != whole) exit(3); /* after an error nothing more is acknowledged */
     make_durable(fd);
     mark("ack", number, "");
 }

@@ -1,10 +1,10 @@
-"""A queue of files, as it is written every day: a draft, a sync, a rename. One line is missing.
+"""A queue of files, written as in many programs: a draft, a sync, a rename. One line is missing.
 
     ledgerstore crash run docs/examples/crashlab/file_queue.py:lab
     python docs/examples/crashlab/file_queue.py
 
-The rename is durable when its directory was synced, and nobody syncs it. `mended` does; the laboratory finds
-nothing there.
+The rename is durable only after a sync of its directory, which is missing. `mended` syncs it, and the
+laboratory finds nothing there.
 """
 
 from __future__ import annotations

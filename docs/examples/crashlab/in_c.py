@@ -3,8 +3,8 @@
     ledgerstore crash run docs/examples/crashlab/in_c.py:lab
     python docs/examples/crashlab/in_c.py
 
-The program makes its marks on the descriptor that CRASHLAB_MARKS names, one line of JSON each, and prints
-what it shows as JSON. `forgetful` is the same source without its syncs.
+The program writes its marks to the descriptor that CRASHLAB_MARKS names, one line of JSON each, and prints
+its entries as JSON. `forgetful` is the same source without its syncs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parent / "cups.c"
 
 
 def built(*flags: str) -> str:
-    """The program, in a directory of its own."""
+    """Compile the program in a directory of its own."""
     if not shutil.which("cc"):
         raise LabError("there is no C compiler (cc) to build the store with")
     program = Path(tempfile.mkdtemp(prefix="cups-")) / "cups"

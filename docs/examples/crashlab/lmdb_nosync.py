@@ -1,11 +1,12 @@
-"""LMDB with `sync=False`: a power cut leaves a tree whose pages are of different times.
+"""LMDB with `sync=False`: a power cut leaves a tree whose pages are from different times.
 
     ledgerstore crash run docs/examples/crashlab/lmdb_nosync.py:lab
     python docs/examples/crashlab/lmdb_nosync.py
 
-`in_place` syncs every commit, and makes the environment where it will stay, as everybody does. Its commits
-are safe, its first moments are not: a cut between the two meta pages leaves a file that LMDB never opens,
-and the directory that holds its name is never synced. Made aside, synced and renamed, it has neither.
+`in_place` syncs every commit, and creates the environment in its final place, as most programs do. Its
+commits are safe, but its creation is not: a power cut between the writes of the two meta pages leaves a
+file that LMDB never opens, and the directory with its name is never synced. An environment that is created
+elsewhere, synced and then renamed has neither problem.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""SQLite as it should be used where every commit counts: a write-ahead log that each commit syncs.
+"""SQLite for programs in which every commit counts: a write-ahead log that each commit syncs.
 
     ledgerstore crash run docs/examples/crashlab/sqlite_full.py:lab
     python docs/examples/crashlab/sqlite_full.py
 
-Nothing that was committed is lost by a kill or a power cut, inside recoveries too. Two layers find something,
-and are asked for by name (`python … errors rot`):
+No kill and no power cut loses a commit, and none during a recovery. Two layers find something, and run only
+if they are named (`python … errors rot`):
 
-errors  SQLite does not look at the answer when it syncs its directory. If that fails and the power goes, the
-        files have no names any more.
-rot     pages have no checksums, so some damage is read as data; and a damaged log is taken for the end of it.
+errors  SQLite ignores the result of the sync of its directory. If this sync fails and the power fails, the
+        files have lost their names.
+rot     pages have no checksums, so some damage is read as data; and a damaged frame of the log is taken for
+        the end of the log.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from recovery.crashlab import CrashLab, Ctx
-from recovery.crashlab.oracles import ContinueAfterRecovery, FsckClean, Idempotent
+from recovery.crashlab.judge.oracles import ContinueAfterRecovery, FsckClean, Idempotent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,7 @@ CLEAN = ("model", "kill", "nested", "cut")
 def connected(root: Path) -> sqlite3.Connection:
     db = sqlite3.connect(root / "cups.db", isolation_level=None)
     [mode] = db.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":  # SQLite says so by its answer only, and works on with less
+    if mode != "wal":  # SQLite reports this in its answer only, and continues with less
         raise OSError(f"the journal's mode is {mode}")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("CREATE TABLE IF NOT EXISTS cups (name TEXT PRIMARY KEY, tea BLOB)")
@@ -87,7 +88,7 @@ lab = CrashLab(
     workload,
     recover,
     [Idempotent(), ContinueAfterRecovery(go_on), FsckClean(verify)],
-    ignore=["*-shm"],  # memory that processes share; after a crash it is made anew
+    ignore=["*-shm"],  # shared memory of processes, which is recreated after a crash
     kinds={"*-wal": "wal"},
     name="SQLite, synchronous = FULL",
 )

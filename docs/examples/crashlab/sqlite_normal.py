@@ -1,10 +1,10 @@
-"""SQLite with `synchronous = NORMAL`: commits are answered that no sync has followed.
+"""SQLite with `synchronous = NORMAL`: commits are acknowledged before a sync.
 
     ledgerstore crash run docs/examples/crashlab/sqlite_normal.py:lab
     python docs/examples/crashlab/sqlite_normal.py
 
-The file is never damaged, and a kill loses nothing. A power cut takes every commit since the last checkpoint,
-which is what SQLite's manual says; the laboratory shows it with the fewest lost bytes that do it.
+The file is never damaged, and a kill loses nothing. A power cut loses every commit since the last
+checkpoint, as SQLite's manual says. The laboratory shows it with the fewest lost bytes that cause it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def workload(root: Path, ctx: Ctx) -> None:
         with ctx.doing("add", f"cup {number}", "mint"):
             db.execute("INSERT INTO cups VALUES (?, 'mint')", (f"cup {number}",))
         if number == 1:
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # up to here all is durable
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # everything up to here is durable
 
 
 def recover(root: Path) -> dict[str, str]:
