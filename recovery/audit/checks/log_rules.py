@@ -97,9 +97,12 @@ def _check_missing(facts: StoreFacts) -> Iterator[Finding]:
 def _may_be_removed(facts: StoreFacts, missing: int, named_by: LogFacts) -> bool:
     """Return whether a log that is missing, and not in the index, was removed as far as the lineage tells."""
     match facts.lineage:
-        case Lineage(kept=kept, gone=gone):
+        case Lineage(generation=generation, kept=kept, gone=gone):
             ids = {one.log_id for one in kept}
-            return missing in gone or (named_by.log_id in ids and missing not in ids)
+            # The lineage is written before the index, and that of a live store is read after the index was
+            # copied. So the log whose header was read may itself be removed in the lineage.
+            is_later = isinstance(facts.index, IndexFacts) and generation >= facts.index.state.generation
+            return missing in gone or (missing not in ids and (named_by.log_id in ids or is_later))
         case Damaged():
             return True
     return False

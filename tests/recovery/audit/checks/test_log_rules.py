@@ -68,6 +68,15 @@ def test_a_log_that_is_being_removed_is_not_missed_by_a_log_that_was_begun_since
     assert found(logs, lineage(0, gone=[2]), index(0, 3)) == []
 
 
+@pytest.mark.parametrize("generation", [9, 12], ids=["interrupted", "later removals"])
+def test_a_log_is_not_missed_if_the_log_that_names_it_is_removed_too(generation: int) -> None:
+    # Log 1 was removed before. Log 2 names it, and is still in the index because that is older.
+    assert found(WITHOUT_1, lineage(0, 3, gone=[2], generation=generation), index(0, 2, 3)) == []
+    assert found(WITHOUT_1, lineage(0, 1, 3, gone=[2], generation=generation), index(0, 2, 3)) == [
+        ("ELG-005", "1.log", Severity.ERROR)
+    ]
+
+
 @pytest.mark.parametrize("state", [index(0, 2, 3), NoIndex()], ids=["index", "no index"])
 def test_without_a_lineage_the_log_is_missed(state: IndexFacts | NoIndex) -> None:
     assert found(WITHOUT_1, NoLineage(), state) == [("ELG-005", "1.log", Severity.ERROR)]
