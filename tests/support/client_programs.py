@@ -15,7 +15,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from cutting_proxy import CuttingProxy, cutting_proxy
+from fault_proxy import FaultProxy, fault_proxy
 from zookeeper_servers import ANY_PORT, serving
 
 from storage.cluster.errors import MetadataUnavailable
@@ -82,7 +82,7 @@ async def nothing_unhandled() -> AsyncIterator[None]:
 
 
 def with_proxy(
-    test: Callable[[ZookeeperClient, CuttingProxy, ZookeeperClient], Coroutine[Any, Any, None]],
+    test: Callable[[ZookeeperClient, FaultProxy, ZookeeperClient], Coroutine[Any, Any, None]],
     timeout_s: float = TIMEOUT_S,
     **settings: Any,
 ) -> None:
@@ -91,14 +91,14 @@ def with_proxy(
 
 
 async def through_proxy(
-    test: Callable[[ZookeeperClient, CuttingProxy, ZookeeperClient], Coroutine[Any, Any, None]],
+    test: Callable[[ZookeeperClient, FaultProxy, ZookeeperClient], Coroutine[Any, Any, None]],
     timeout_s: float | None,
     **settings: Any,
 ) -> None:
     async with (
         nothing_unhandled(),
         server_port() as port,
-        cutting_proxy(port) as proxy,
+        fault_proxy(port) as proxy,
         connect(config(port)) as other,
         connect(config(proxy.port, **settings)) as client,
     ):
@@ -129,7 +129,7 @@ async def node(client: Znodes, path: str) -> Node:
 
 
 async def play_cuts(
-    client: ZookeeperClient, proxy: CuttingProxy, other: ZookeeperClient, cuts: int, seed: int
+    client: ZookeeperClient, proxy: FaultProxy, other: ZookeeperClient, cuts: int, seed: int
 ) -> None:
     """Cut the connection at random bytes, and check after each cut what ZooKeeper promises."""
     dice = Random(seed)
@@ -202,7 +202,7 @@ async def _cut(count: int) -> None:
     logging.getLogger("ledgerstore").addHandler(logging.NullHandler())
     began = time.monotonic()
 
-    async def program(client: ZookeeperClient, proxy: CuttingProxy, other: ZookeeperClient) -> None:
+    async def program(client: ZookeeperClient, proxy: FaultProxy, other: ZookeeperClient) -> None:
         await play_cuts(client, proxy, other, count, seed=count)
         print(f"{proxy.cuts} cuts, every call ended once · {time.monotonic() - began:.0f} s")
 

@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from cutting_proxy import cutting_proxy
+from fault_proxy import fault_proxy
 from zookeeper_client import ConnectionCut, RawClient, Reply, open_client, session
 from zookeeper_servers import serving
 
@@ -33,7 +33,7 @@ from storage.cluster.zookeeper.records import (
 )
 
 if TYPE_CHECKING:
-    from cutting_proxy import CuttingProxy
+    from fault_proxy import FaultProxy
 
     from storage.cluster.zookeeper.server import Server
 
@@ -46,7 +46,7 @@ _ANSWER_BYTES = 960
 async def cut_often(seed: int, cuts: int) -> list[str]:
     """Cut so many connections of one server; return what was wrong."""
     problems: list[str] = []
-    async with serving() as server, cutting_proxy(server.port) as proxy:
+    async with serving() as server, fault_proxy(server.port) as proxy:
         for number in range(cuts):
             dice = Random(f"cut {seed} {number}")
             found = await problems_after_a_cut(server, proxy, dice, f"/n{number}")
@@ -54,7 +54,7 @@ async def cut_often(seed: int, cuts: int) -> list[str]:
     return problems
 
 
-async def problems_after_a_cut(server: Server, proxy: CuttingProxy, dice: Random, root: str) -> list[str]:
+async def problems_after_a_cut(server: Server, proxy: FaultProxy, dice: Random, root: str) -> list[str]:
     """Cut one connection at a random byte; return the promises that do not hold.
 
     1. Each request ends exactly once, with its answer or because the connection was cut; those answered are

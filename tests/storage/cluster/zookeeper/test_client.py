@@ -20,7 +20,7 @@ from client_programs import (
     with_client,
     with_proxy,
 )
-from cutting_proxy import CuttingProxy, cutting_proxy
+from fault_proxy import FaultProxy, fault_proxy
 
 from storage.cluster.errors import MetadataUnavailable, SessionExpired
 from storage.cluster.metadata.znodes import (
@@ -236,7 +236,7 @@ def test_a_watch_of_children_sees_also_a_child_that_was_replaced() -> None:
 
 
 def test_a_watch_sees_what_happened_while_the_connection_was_lost() -> None:
-    async def test(client: ZookeeperClient, proxy: CuttingProxy, other: ZookeeperClient) -> None:
+    async def test(client: ZookeeperClient, proxy: FaultProxy, other: ZookeeperClient) -> None:
         watch, children = client.watch("/t/a"), client.watch_children("/t")
         await watch.next()
         await children.next()
@@ -263,7 +263,7 @@ def test_a_watch_sees_what_happened_while_the_connection_was_lost() -> None:
 
 
 def test_a_write_whose_answer_is_lost_is_unknown_and_a_read_says_so() -> None:
-    async def test(client: ZookeeperClient, proxy: CuttingProxy, _: ZookeeperClient) -> None:
+    async def test(client: ZookeeperClient, proxy: FaultProxy, _: ZookeeperClient) -> None:
         await client.create("/t/a")
         proxy.cut_after(None, 0)
         answers = await asyncio.gather(
@@ -285,7 +285,7 @@ def test_a_write_whose_answer_is_lost_is_unknown_and_a_read_says_so() -> None:
 
 
 def test_ephemeral_nodes_stay_when_the_connection_is_lost_and_the_session_lives() -> None:
-    async def test(client: ZookeeperClient, proxy: CuttingProxy, other: ZookeeperClient) -> None:
+    async def test(client: ZookeeperClient, proxy: FaultProxy, other: ZookeeperClient) -> None:
         await client.create("/t/e", b"", CreateMode.EPHEMERAL)
         before = client.session_id
         proxy.cut_now()
@@ -305,7 +305,7 @@ async def _when_connected(client: ZookeeperClient, path: str) -> Node:
 
 
 def test_an_expired_session_says_so_for_ever() -> None:
-    async def test(client: ZookeeperClient, proxy: CuttingProxy, other: ZookeeperClient) -> None:
+    async def test(client: ZookeeperClient, proxy: FaultProxy, other: ZookeeperClient) -> None:
         await client.create("/t/e", b"", CreateMode.EPHEMERAL)
         watch = client.watch("/t/e")
         await watch.next()
@@ -330,7 +330,7 @@ def test_calls_do_not_wait_for_ever_for_a_connection() -> None:
     async def main() -> None:
         async with (
             server_port() as port,
-            cutting_proxy(port) as proxy,
+            fault_proxy(port) as proxy,
             connect(config(proxy.port, session_timeout_s=0.1)) as client,
         ):
             proxy.is_closed = True
@@ -348,7 +348,7 @@ def test_calls_do_not_wait_for_ever_for_a_connection() -> None:
 
 
 def test_a_close_ends_the_calls_that_are_under_way() -> None:
-    async def test(client: ZookeeperClient, proxy: CuttingProxy, _: ZookeeperClient) -> None:
+    async def test(client: ZookeeperClient, proxy: FaultProxy, _: ZookeeperClient) -> None:
         proxy.cut_after(None, 1 << 30)
         calls = [asyncio.create_task(client.create(f"/t/{number}")) for number in range(20)]
         await asyncio.sleep(0)
@@ -364,7 +364,7 @@ def test_a_close_ends_the_calls_that_are_under_way() -> None:
 
 
 def test_every_call_ends_when_the_connection_is_cut_at_any_byte() -> None:
-    async def test(client: ZookeeperClient, proxy: CuttingProxy, other: ZookeeperClient) -> None:
+    async def test(client: ZookeeperClient, proxy: FaultProxy, other: ZookeeperClient) -> None:
         await play_cuts(client, proxy, other, 6, seed=1)
 
     with_proxy(test)
@@ -373,7 +373,7 @@ def test_every_call_ends_when_the_connection_is_cut_at_any_byte() -> None:
 @pytest.mark.slow(60)
 @pytest.mark.parametrize("seed", range(4))
 def test_every_call_ends_in_hundreds_of_cuts(seed: int) -> None:
-    async def test(client: ZookeeperClient, proxy: CuttingProxy, other: ZookeeperClient) -> None:
+    async def test(client: ZookeeperClient, proxy: FaultProxy, other: ZookeeperClient) -> None:
         await play_cuts(client, proxy, other, 200, seed)
 
     with_proxy(test, timeout_s=300)
