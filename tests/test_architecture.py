@@ -46,7 +46,7 @@ CLUSTER: dict[str, set[str]] = {
     "metadata": {"errors", "wire"},
     "zookeeper": {"errors", "wire", "metadata"},
     "bookie": {"errors", "tls", "wire", "metadata"},
-    "client": {"errors", "wire", "metadata", "zookeeper"},
+    "client": {"errors", "tls", "wire", "metadata", "zookeeper"},
 }
 """By folder of `storage/cluster/`: the other folders that it imports. The parts that decide are pure, and
 get sockets, clocks and random numbers from the drivers."""
@@ -65,6 +65,7 @@ CLUSTER_DRIVERS = {
     "storage/cluster/client/cluster.py",
     "storage/cluster/client/connections.py",
     "storage/cluster/client/driver.py",
+    "storage/cluster/client/opening.py",
     "storage/cluster/tls.py",
 }
 

@@ -1,7 +1,7 @@
 """Everything that bookies and clients of a cluster share over the network.
 
     errors       the errors of this folder: the branch `ClusterError` of the one tree
-    tls          the certificate of a server, as a context for new connections
+    tls          the certificates of servers and clients, as contexts for new connections
     wire/        pure: the messages of BookKeeper's protocol, and protobuf's two forms by tables
     metadata/    what a cluster keeps in ZooKeeper, and how it is changed; drives nothing by itself
     bookie/      a bookie on the network

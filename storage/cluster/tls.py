@@ -1,4 +1,4 @@
-"""The certificate of a server, as an `ssl` context for new connections."""
+"""The certificates of a server and of a client, as `ssl` contexts for new connections."""
 
 from __future__ import annotations
 
@@ -92,6 +92,46 @@ class TlsContexts:
             _LOG.warning("the former TLS files stay in use: %s", error)
 
 
+class HostCheck(enum.Enum):
+    """Whether a certificate has to be for the host that the client has connected to."""
+
+    REQUIRED = True
+    NONE = False
+    """Any certificate of the authorities will do: all their owners can then pose as any bookie."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """How a client verifies the certificates of servers, and which one it shows. All files are PEM."""
+
+    authorities: str | None = None
+    """The certificates of the authorities that sign those of servers; `None` for those of the system."""
+    certificate: str | None = None
+    """The client's certificate, followed by those of the authorities between it and the root."""
+    key: str | None = None
+    """The key of the certificate; `None` if it is in the same file."""
+    key_password: str | None = None
+    """The file with the password of the key."""
+    host_check: HostCheck = HostCheck.REQUIRED
+
+
+def client_context(config: ClientTls) -> ssl.SSLContext:
+    """Return the context for connections to servers, or raise `InvalidConfig`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = TlsVersion.TLS_1_2.value
+    context.check_hostname = config.host_check.value
+    if config.authorities is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _load_authorities(context, config.authorities)
+    if config.certificate is not None:
+        key = config.key or config.certificate
+        _load_certificate(context, TlsConfig(key, config.certificate, key_password=config.key_password))
+    elif config.key is not None:
+        raise InvalidConfig(config.key, "a key without its certificate")
+    return context
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches a server there, so that nothing has to be encrypted."""
     try:
@@ -134,6 +174,14 @@ def _load(config: TlsConfig) -> ssl.SSLContext:
     context.minimum_version, context.maximum_version = config.oldest.value, config.newest.value
     if config.clients is not ClientCertificates.NOT_ASKED and config.authorities is None:
         raise InvalidConfig("TLS", "certificates of clients cannot be verified without their authorities")
+    _load_certificate(context, config)
+    if config.authorities is not None:
+        _load_authorities(context, config.authorities)
+    context.verify_mode = config.clients.value
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
     try:
         # Always with a password: OpenSSL would ask at the terminal for one that is missing.
         password = "" if config.key_password is None else Path(config.key_password).read_text().strip()
@@ -142,11 +190,13 @@ def _load(config: TlsConfig) -> ssl.SSLContext:
         names = " and ".join(dict.fromkeys((config.key, config.certificate)))
         raise InvalidConfig(names, _why_not(config, error)) from error
     except OSError as error:
-        raise InvalidConfig(str(error.filename or config.key), str(error.strerror)) from error
-    if config.authorities is not None:
-        try:
-            context.load_verify_locations(config.authorities)
-        except (ssl.SSLError, OSError) as error:
-            raise InvalidConfig(config.authorities, f"no certificates in PEM: {error}") from error
-    context.verify_mode = config.clients.value
-    return context
+        # OpenSSL does not say which file it is.
+        named = [path for path in config.files if not Path(path).is_file()]
+        raise InvalidConfig((named or [config.key])[0], str(error.strerror)) from error
+
+
+def _load_authorities(context: ssl.SSLContext, authorities: str) -> None:
+    try:
+        context.load_verify_locations(authorities)
+    except (ssl.SSLError, OSError) as error:
+        raise InvalidConfig(authorities, f"no certificates in PEM: {error}") from error

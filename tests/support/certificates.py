@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -37,11 +38,11 @@ class Authority:
         directory.mkdir(parents=True, exist_ok=True)
         self._authority.cert_pem.write_to_path(str(self.file))
 
-    def certificate(self, name: str, unit: str | None = None) -> CertificateFiles:
-        """Return the files of a new certificate for 127.0.0.1, with this organizational unit."""
-        issued = self._authority.issue_cert(
-            "127.0.0.1", "localhost", common_name=name, organization_unit_name=unit
-        )
+    def certificate(
+        self, name: str, unit: str | None = None, hosts: Sequence[str] = ("127.0.0.1", "localhost")
+    ) -> CertificateFiles:
+        """Return the files of a new certificate for these hosts, with this organizational unit."""
+        issued = self._authority.issue_cert(*hosts, common_name=name, organization_unit_name=unit)
         files = CertificateFiles(self._directory / f"{name}.key", self._directory / f"{name}.pem", self.file)
         # PKCS #8, the only form that a Java client reads.
         key = load_pem_private_key(issued.private_key_pem.bytes(), None)

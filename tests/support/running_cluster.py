@@ -10,9 +10,13 @@ from bookie_connection import running_bookie
 from example_cluster import INSTANCE_ID, ROOT, info
 from memory_znodes import MemoryServer
 
+from storage.cluster.bookie.access import AccessPolicy
 from storage.cluster.client.cluster import open_cluster
+from storage.cluster.client.connections import CallLimits, ConnectionOptions
 from storage.cluster.metadata.format import init_cluster
 from storage.cluster.metadata.registration import BookieMode, register, unregister
+from storage.cluster.tls import TlsContexts, client_context
+from storage.cluster.wire.messages import Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
     from storage.aio.store import AsyncStore
     from storage.cluster.client.cluster import AsyncCluster
-    from storage.cluster.client.connections import CallLimits
+    from storage.cluster.tls import ClientTls, TlsConfig
 
 _T = TypeVar("_T")
 
@@ -40,10 +44,14 @@ class RunningCluster:
         self.stores: dict[str, AsyncStore] = {}
         self.ports: dict[str, int] = {}
 
-    async def start(self, name: str) -> None:
+    async def start(
+        self, name: str, policy: AccessPolicy | None = None, tls: TlsConfig | None = None
+    ) -> None:
         """Start a bookie and register it."""
         running = AsyncExitStack()
-        store, _, port = await running.enter_async_context(running_bookie(self._path / name))
+        contexts = None if tls is None else TlsContexts(tls)
+        bookie = running_bookie(self._path / name, policy=policy or AccessPolicy(), tls=contexts)
+        store, _, port = await running.enter_async_context(bookie)
         self._running[name], self.stores[name], self.ports[name] = running, store, port
         await self.advertise(name, port)
 
@@ -64,9 +72,16 @@ class RunningCluster:
             await self.stop(name)
 
     @asynccontextmanager
-    async def client(self, limits: CallLimits | None = None) -> AsyncIterator[AsyncCluster]:
+    async def client(
+        self,
+        limits: CallLimits | None = None,
+        protocol: Protocol = Protocol.V3,
+        tls: ClientTls | None = None,
+    ) -> AsyncIterator[AsyncCluster]:
         """Open a client with a session of its own."""
-        async with open_cluster(self.server.session(), ROOT, limits=limits) as cluster:
+        context = None if tls is None else client_context(tls)
+        options = ConnectionOptions(protocol, context, limits or CallLimits())
+        async with open_cluster(self.server.session(), ROOT, options=options) as cluster:
             yield cluster
 
 

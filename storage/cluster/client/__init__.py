@@ -13,10 +13,12 @@ source, so that a simulator can play each order of events, and play it again (`r
     recoverer         the take-over of a ledger: fence it, find its end, close it
     reader            one entry from its copies, and the last add confirmed
     tailer            a ledger that is still written to
+    v2_calls          which call an answer of version 2 belongs to
 
 The other modules perform the effects, on an event loop:
 
-    connections       connections to bookies, and calls that end exactly once: the only module with sockets
+    opening           opens a connection to a bookie, with TLS or without
+    connections       connections to bookies, and calls that end exactly once
     driver            performs the effects of one machine
     async_writer      the writer of a ledger, for coroutines
     async_reader      the reader of a ledger, for coroutines

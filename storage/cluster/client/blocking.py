@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.cluster.client.connect import connect_async
 from storage.cluster.errors import ClusterError
+from storage.cluster.wire.messages import Protocol
 from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from storage.cluster.client.writer import WriterLimits
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.cluster.metadata.registration import Bookies
+    from storage.cluster.tls import ClientTls
     from storage.entry.model import Entry
 
 _T = TypeVar("_T")
@@ -36,12 +38,20 @@ _PIECE = 256
 
 
 @contextmanager
-def connect(uri: str, limits: CallLimits | None = None) -> Iterator[Cluster]:
-    """Open a client of the cluster at an address such as zk://localhost:2181/ledgers, and close it."""
+def connect(
+    uri: str,
+    limits: CallLimits | None = None,
+    protocol: Protocol = Protocol.V3,
+    tls: ClientTls | None = None,
+) -> Iterator[Cluster]:
+    """Open a client of the cluster at an address such as zk://localhost:2181/ledgers, and close it.
+
+    `protocol` is the version that bookies are asked in. With `tls` the connections to bookies have TLS.
+    """
     with _loop_in_a_thread() as thread:
-        opened = AsyncExitStack()
+        opened, connected = AsyncExitStack(), connect_async(uri, limits, protocol, tls)
         try:
-            yield Cluster(thread, thread.run(opened.enter_async_context(connect_async(uri, limits))))
+            yield Cluster(thread, thread.run(opened.enter_async_context(connected)))
         finally:
             thread.run(opened.aclose())
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from storage.cluster.client.async_reader import AsyncLedgerReader
 from storage.cluster.client.async_writer import AsyncLedgerWriter
-from storage.cluster.client.connections import CallLimits, Connections
+from storage.cluster.client.connections import ConnectionOptions, Connections
 from storage.cluster.client.driver import MachineDriver, refuse, settle
 from storage.cluster.client.effects import (
     Recovered,
@@ -67,16 +67,16 @@ _CREATE_ATTEMPTS_MAX = 10
 class AsyncCluster:
     """A client of one cluster. It belongs to the event loop on which it was opened."""
 
-    def __init__(self, znodes: Znodes, paths: LedgerPaths, limits: CallLimits) -> None:
+    def __init__(self, znodes: Znodes, paths: LedgerPaths, options: ConnectionOptions) -> None:
         self._znodes = znodes
         self._paths = paths
         self._root = paths.root
-        self._connections = Connections(self._resolve, self._tell_candidates, limits)
+        self._connections = Connections(self._resolve, self._tell_candidates, options)
         self._writable: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: set[asyncio.Task[None]] = set()
         """Those of the tasks that mark ledgers."""
-        self._mark_timeout_s = limits.call_timeout_s
+        self._mark_timeout_s = options.limits.call_timeout_s
         self._writers: set[AsyncLedgerWriter] = set()
         self._recoveries: set[asyncio.Future[Versioned[ClusterLedgerMetadata]]] = set()
 
@@ -276,11 +276,11 @@ class AsyncCluster:
 
 @asynccontextmanager
 async def open_cluster(
-    znodes: Znodes, root: str, tree: LedgerTree | None = None, limits: CallLimits | None = None
+    znodes: Znodes, root: str, tree: LedgerTree | None = None, options: ConnectionOptions | None = None
 ) -> AsyncIterator[AsyncCluster]:
     """Open a client with a session that is there already. The LAYOUT node says the tree if none is given."""
     paths = LedgerPaths(root, tree or await read_tree(znodes, root))
-    cluster = AsyncCluster(znodes, paths, limits or CallLimits())
+    cluster = AsyncCluster(znodes, paths, options or ConnectionOptions())
     is_known = asyncio.Event()
     following = cluster.run(cluster.follow_bookies(is_known))
     known = asyncio.ensure_future(is_known.wait())

@@ -1,7 +1,7 @@
 """Connections to bookies. Each call ends exactly once: with the bookie's answer, or with `NoAnswer`.
 
 A bookie has one connection, which is opened by the first call to it. Frames of one pass of the loop are
-written together. A call ends without an answer
+written together. Some calls need a connection of their own (`Lane`). A call ends without an answer
 
 * when its time is over; the answer, if it still comes, is dropped;
 * when the connection is lost, or the peer sends what is no answer;
@@ -13,6 +13,7 @@ A bookie that has failed in one of these ways is avoided for a while when bookie
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 import socket
 from collections import deque
@@ -20,12 +21,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.cluster.client.effects import NoAnswer
+from storage.cluster.client.opening import TlsFailed, open_plain, open_secure
+from storage.cluster.client.v2_calls import V2Calls, is_in_v2
 from storage.cluster.wire import frames, v3
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import LongPoll
+from storage.cluster.wire.messages import BatchRead, LongPoll, Protocol
 from storage.cluster.wire.protobuf import Malformed
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable
 
     from storage.cluster.client.effects import BookieAnswer
@@ -38,6 +42,18 @@ _FAILURES = frozenset({Code.IO_ERROR, Code.READ_ONLY, Code.TOO_MANY_REQUESTS, Co
 """The answers of a bookie that should be avoided for a while."""
 
 _CLOSED = "the client is closed"
+
+_ENDED_V2_CALLS_MAX = 10_000
+"""So many calls of version 2 may have ended without an answer before their connection is given up."""
+
+
+class Lane(enum.IntEnum):
+    """The connections that a client may have to one bookie."""
+
+    V3 = 0
+    V2 = 1
+    BATCH = 2
+    """For batch reads, because a bookie that does not know them closes the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +70,16 @@ class CallLimits:
     frame_size_max: int = frames.FRAME_SIZE_MAX
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How a client speaks with bookies."""
+
+    protocol: Protocol = Protocol.V3
+    """With version 2, requests that it has no message for go over a connection of version 3."""
+    tls: ssl.SSLContext | None = None
+    limits: CallLimits = CallLimits()
+
+
 class _BookieCall(NamedTuple):
     """One call that has not ended."""
 
@@ -64,8 +90,9 @@ class _BookieCall(NamedTuple):
 class BookieLink(asyncio.Protocol):
     """The connection to one bookie."""
 
-    def __init__(self, connections: Connections, bookie: str) -> None:
+    def __init__(self, connections: Connections, bookie: str, lane: Lane) -> None:
         self._connections = connections
+        self._v2 = None if lane is Lane.V3 else V2Calls()
         self._loop = connections.loop
         self._limits = connections.limits
         self.bookie = bookie
@@ -76,6 +103,8 @@ class BookieLink(asyncio.Protocol):
         """Frames that are not written yet."""
         self._is_flush_planned = False
         self._received = b""
+        self._is_silent = True
+        """Whether nothing has come on this connection."""
         self._number = 0
         self._calls: dict[int, _BookieCall] = {}
         """By the transaction id: the calls that have not ended."""
@@ -102,12 +131,18 @@ class BookieLink(asyncio.Protocol):
             self._polls.add(self._number)
         else:
             self._due.append(self._number)
-        self._out.append(v3.encode_request(request, self._number))
+        v2 = self._v2
+        number = self._number
+        self._out.append(v3.encode_request(request, number) if v2 is None else v2.encode(request, number))
         if not self._is_flush_planned and self._transport is not None:
             self._is_flush_planned = True
             self._loop.call_soon(self._flush)
         if self._timer is None:
             self._timer = self._loop.call_later(self._limits.call_timeout_s / 4, self._check_deadlines)
+
+    def has_ids_of(self, request: Request) -> bool:
+        """Return whether the answer to this request could be taken for that of another call."""
+        return self._v2 is not None and self._v2.has_ids_of(request)
 
     def _flush(self) -> None:
         self._is_flush_planned = False
@@ -131,6 +166,8 @@ class BookieLink(asyncio.Protocol):
             if number in self._calls:
                 self._connections.note_failure(self.bookie)
             self._end(number, NoAnswer("timed out"))
+        if self._v2 is not None and len(self._v2) - len(self._calls) > _ENDED_V2_CALLS_MAX:
+            self._refuse("it leaves too many requests without an answer")
         if self._calls:
             self._timer = self._loop.call_later(self._limits.call_timeout_s / 4, self._check_deadlines)
 
@@ -140,9 +177,13 @@ class BookieLink(asyncio.Protocol):
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):
                 endpoint = await self._connections.resolve(self.bookie)
-                await self._loop.create_connection(lambda: self, endpoint.host, endpoint.port)
+                if self._connections.tls is None:
+                    await open_plain(self, endpoint)
+                else:
+                    await open_secure(self, endpoint, self._connections.tls)
         except Exception as error:  # whatever it is, the calls have to end
-            _LOG.info("no connection to bookie %s: %s", self.bookie, error)
+            level = logging.WARNING if isinstance(error, TlsFailed) else logging.INFO
+            _LOG.log(level, "no connection to bookie %s: %s", self.bookie, error)
             self._no_attempt_before = self._loop.time() + self._limits.reconnect_delay_s
             self._opening = None
             self._fail(f"no connection: {error}")
@@ -155,17 +196,24 @@ class BookieLink(asyncio.Protocol):
         self._transport = transport
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._received = b""
+        self._is_silent = True
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._fail("the connection was lost" if error is None else f"the connection was lost: {error}")
+        reason = "the connection was lost" if error is None else f"the connection was lost: {error}"
+        if self._is_silent and self._connections.tls is not None:
+            # A server of TLS 1.3 refuses a client's certificate after the client's part of the handshake.
+            reason += ", after the handshake (has the client the certificate that the bookie wants?)"
+            _LOG.warning("bookie %s: %s", self.bookie, reason)
+        self._fail(reason)
 
     def data_received(self, data: bytes) -> None:
+        self._is_silent = False
         data = self._received + data if self._received else data
         found = frames.split(data, self._limits.frame_size_max)
         self._received = data[found.consumed :]
         for body in found.bodies:
-            answer = v3.decode_answer(body)
+            answer = v3.decode_answer(body) if self._v2 is None else self._v2.decode(body)
             if isinstance(answer, Malformed):
                 self._refuse(answer.reason)
                 return
@@ -183,6 +231,8 @@ class BookieLink(asyncio.Protocol):
 
     def _fail(self, reason: str) -> None:
         """End all calls."""
+        if self._v2 is not None:
+            self._v2.clear()
         self._out.clear()
         self._due.clear()
         if self._calls:
@@ -211,14 +261,17 @@ class Connections:
         self,
         resolve: Callable[[str], Awaitable[Endpoint]],
         failed: Callable[[], None],
-        limits: CallLimits,
+        options: ConnectionOptions,
     ) -> None:
         """`resolve` returns the address of a bookie, or raises. `failed` is called after each failure."""
         self.resolve = resolve
         self._failed = failed
-        self.limits = limits
+        self.limits = options.limits
+        self.tls = options.tls
+        self._protocol = options.protocol
         self.loop = asyncio.get_running_loop()
-        self._links: dict[str, BookieLink] = {}
+        self._links: tuple[dict[str, BookieLink], ...] = tuple({} for _ in Lane)
+        """By lane and bookie."""
         self._failures: dict[str, float] = {}
         """By bookie: when it has failed last."""
         self._is_closed = False
@@ -229,10 +282,22 @@ class Connections:
             # The end of a call may bring another one, as when a read asks the next bookie.
             self.loop.call_soon(answered, NoAnswer(_CLOSED))
             return
-        link = self._links.get(bookie)
-        if link is None:
-            link = self._links[bookie] = BookieLink(self, bookie)
+        lane = self._lane_of(request)
+        link = self._link(bookie, lane)
+        if lane is Lane.V2 and link.has_ids_of(request):
+            link = self._link(bookie, Lane.V3)
         link.call(request, answered)
+
+    def _lane_of(self, request: Request) -> Lane:
+        if type(request) is BatchRead:
+            return Lane.BATCH
+        return Lane.V2 if self._protocol is Protocol.V2 and is_in_v2(request) else Lane.V3
+
+    def _link(self, bookie: str, lane: Lane) -> BookieLink:
+        link = self._links[lane].get(bookie)
+        if link is None:
+            link = self._links[lane][bookie] = BookieLink(self, bookie, lane)
+        return link
 
     def note_failure(self, bookie: str) -> None:
         """Avoid a bookie for a while."""
@@ -247,5 +312,6 @@ class Connections:
     async def close(self) -> None:
         """Close all connections."""
         self._is_closed = True
-        for link in self._links.values():
-            await link.close()
+        for links in self._links:
+            for link in links.values():
+                await link.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from played_peer import played_peer
 
-from storage.cluster.client.connections import CallLimits, Connections
+from storage.cluster.client.connections import CallLimits, ConnectionOptions, Connections
 from storage.cluster.client.effects import NoAnswer
 from storage.cluster.metadata.registration import Endpoint
 from storage.cluster.wire import frames, v3
@@ -71,7 +71,7 @@ def with_peer(peer: Peer | None, steps: Steps, limits: CallLimits | None = None)
         async def resolve(bookie: str) -> Endpoint:
             return Endpoint("bookie", "127.0.0.1", port, "bookie-rpc")
 
-        connections = Connections(resolve, lambda: None, limits or CallLimits())
+        connections = Connections(resolve, lambda: None, ConnectionOptions(limits=limits or CallLimits()))
         try:
             await steps(Calls(connections))
         finally:
