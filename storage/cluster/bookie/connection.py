@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.cluster.bookie.access import AccessPolicy, Channels
+from storage.cluster.bookie.unanswered_adds import UnansweredAdds
 from storage.cluster.wire import frames, v2, v3
 from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import (
@@ -89,6 +90,7 @@ class ConnectionState:
     def __init__(self, limits: ConnectionLimits, policy: AccessPolicy = AccessPolicy()) -> None:  # noqa: B008
         self.limits = limits
         self.unanswered = 0
+        self.adds = UnansweredAdds()
         self.stage = Stage.PLAIN
         self.is_served = policy.serves_plain_text
         """Whether its requests are served. Otherwise each is refused as unauthorized."""
@@ -144,11 +146,16 @@ class ConnectionState:
                 if isinstance(found, str):
                     flaw = found
                     break
-            self.unanswered += size_of(found)
+            self._take(found)
             requests.append(found)
         rest = data[at:]
         self._rest, self._needed = bytearray(rest), frames.size_of_first(rest)
         return Received(requests, flaw)
+
+    def _take(self, found: Arrived) -> None:
+        self.unanswered += size_of(found)
+        if type(found) is AddRun:
+            self.adds.note_arrived(found.ledger_id, len(found.entries))
 
     @property
     def _may_upgrade(self) -> bool:
@@ -178,6 +185,7 @@ class ConnectionState:
     def answer_adds(self, run: AddRun, code: Code) -> bytes:
         """Return the frames of the answers to the adds of a run, which are all the same."""
         self.unanswered -= size_of(run)
+        self.adds.note_answered(run.ledger_id, len(run.entries))
         if code is Code.OK:
             return b"".join(run.successes)
         answer, encode = (

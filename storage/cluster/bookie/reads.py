@@ -17,7 +17,14 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.cluster.wire.codes import Code, code_of
-from storage.cluster.wire.messages import LAST_ENTRY, CodeAnswer, FoundEntry, Protocol, ReadEntry
+from storage.cluster.wire.messages import (
+    LAST_ENTRY,
+    BatchRead,
+    CodeAnswer,
+    FoundEntry,
+    Protocol,
+    ReadEntry,
+)
 from storage.entry.model import NO_ENTRY
 from storage.errors import StoreError
 
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
     from storage.bookie import Bookie
     from storage.cluster.bookie.server import BookieConnection
     from storage.cluster.bookie.traffic import Traffic
-    from storage.cluster.wire.messages import Answer, Incoming, ReadRun
+    from storage.cluster.wire.messages import Answer, Incoming, ReadRun, Request
 
     Read = tuple[BookieConnection, Incoming, ReadEntry]
 
@@ -57,8 +64,13 @@ class Reads:
         run: Callable[[Coroutine[object, object, None]], object],
         turns: AbstractAsyncContextManager[object],
         traffic: Traffic,
+        waits_for_adds: Callable[[BookieConnection, Incoming, float], bool],
     ) -> None:
-        """`turns` is a semaphore of the calls that may be under way."""
+        """`turns` is a semaphore of the calls that may be under way.
+
+        `waits_for_adds` takes over a read that found nothing, if its client has sent adds before it.
+        """
+        self._waits_for_adds = waits_for_adds
         self._turns = turns
         self._bookie = bookie
         self._call_soon = call_soon
@@ -129,9 +141,7 @@ class Reads:
             self._traffic.note_found(len(found.entries), sum(map(len, found.entries)), since)
             client.answer_reads(run, found.entries, found.lac)
             return
-        self._traffic.note_reads(found, since)
-        for (incoming, _), answer in zip(run.requests(), found, strict=False):
-            client.answer(incoming, answer)
+        self._give([(client, *one) for one in run.requests()], found, since)
         if len(found) < len(run.headers):
             client.postpone(run.after(len(found)))
 
@@ -163,11 +173,18 @@ class Reads:
             for one in arrived:
                 (reads if one[0].takes_answers else later).append(one)
             answers = await self._answers_to(reads)
-            self._traffic.note_reads(answers, since)
-        for (client, incoming, _), answer in zip(reads, answers, strict=False):
-            client.answer(incoming, answer)
+        self._give(reads, answers, since)
         for client, incoming, _ in reversed((*later, *reads[len(answers) :])):
             client.postpone(incoming)
+
+    def _give(self, reads: Sequence[Read], answers: Sequence[Answer], since: float) -> None:
+        """Answer the first reads, except those that found nothing and may find it after the client's adds."""
+        given: list[Answer] = []
+        for (client, incoming, request), answer in zip(reads, answers, strict=False):
+            if not (is_missing(request, answer) and self._waits_for_adds(client, incoming, since)):
+                given.append(answer)
+                client.answer(incoming, answer)
+        self._traffic.note_reads(given, since)
 
     async def _answers_to(self, reads: Sequence[Read]) -> Sequence[Answer]:
         """Return the answers to the first of the reads: to as many as fit into one call."""
@@ -179,6 +196,15 @@ class Reads:
         except Exception:
             _LOG.exception("reads failed unexpectedly")
             return [CodeAnswer(Code.IO_ERROR)] * len(reads)
+
+
+def is_missing(request: Request, answer: Answer) -> bool:
+    """Return whether a read of an entry by its id has found that there is none. It must not fence."""
+    if type(answer) is not CodeAnswer or answer.code not in (Code.NO_ENTRY, Code.NO_LEDGER):
+        return False
+    if type(request) is BatchRead:
+        return not request.fences
+    return type(request) is ReadEntry and not request.fences and request.entry_id != LAST_ENTRY
 
 
 class FoundRun(NamedTuple):

@@ -27,13 +27,14 @@ from storage.cluster.bookie.connection import (
     size_of,
     weight_of,
 )
-from storage.cluster.bookie.reads import Reads
+from storage.cluster.bookie.reads import Reads, is_missing
 from storage.cluster.bookie.requests import Requests
 from storage.cluster.bookie.traffic import RequestKind, Traffic
 from storage.cluster.tls import TlsContexts, use_small_buffers
 from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import (
     AddRun,
+    BatchRead,
     CodeAnswer,
     Incoming,
     LongPoll,
@@ -43,7 +44,7 @@ from storage.cluster.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from storage.aio.bookie import AsyncBookie
     from storage.cluster.bookie.adds import FirstAddCheck
@@ -138,6 +139,7 @@ class BookieConnection(asyncio.Protocol):
             return  # a handshake has failed, which the loop reports in some cases too
         self._transport = None
         self._todo.clear()
+        self._connection.adds.forget_calls()
         for wait in list(self._waits):
             wait.cancel()
         self._stop_timer()
@@ -268,6 +270,13 @@ class BookieConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._todo.append(incoming)
             self._proceed()
+
+    def call_after_adds(self, ledger_id: int, call: Callable[[], None]) -> bool:
+        """Have a call made when the adds to a ledger that the client has sent by now are answered.
+
+        Return False, and call nothing, if there are none. Nothing is called when the client is gone.
+        """
+        return self._connection.adds.call_after(ledger_id, call)
 
     def postpone(self, incoming: Arrived) -> None:
         """Begin a request once more, before all that are not begun, when the peer takes its answer."""
@@ -402,7 +411,7 @@ class BookieServer:
         self.adds = Adds(bookie, call_soon, self.run, check_first, throttle_timeout_s, self.traffic)
         self._turns = asyncio.Semaphore(CALLS_MAX)
         self._unsent = 0
-        self._reads = Reads(bookie, call_soon, self.run, self._turns, self.traffic)
+        self._reads = Reads(bookie, call_soon, self.run, self._turns, self.traffic, self._waits_for_adds)
         self._requests = Requests(bookie, self.disk_space, time.time, self.limits.batch_size_max)
         self._listener: asyncio.Server | None = None
 
@@ -489,14 +498,41 @@ class BookieServer:
 
     async def _answer(self, client: BookieConnection, incoming: Incoming) -> None:
         since = self.traffic.clock()
-        async with self._turns:
-            # Since the request was begun, the client may have got other answers that it does not take.
-            answer = await self._requests.answer_to(incoming) if client.takes_answers else None
+        answer = await self._answer_to(client, incoming)
+        if answer is None:
+            client.postpone(incoming)
+        elif not (is_missing(incoming.request, answer) and self._waits_for_adds(client, incoming, since)):
+            self._give(client, incoming, answer, since)
+
+    def _waits_for_adds(self, client: BookieConnection, incoming: Incoming, since: float) -> bool:
+        """Have a read that found nothing done once more after the adds that its client has sent before it.
+
+        Return False if there are none. It is done only once more: as long as its client adds, it would
+        otherwise find adds to wait for.
+        """
+        request = incoming.request
+        assert isinstance(request, ReadEntry | BatchRead)
+
+        def answer() -> None:
+            self.run(self._answer_after_adds(client, incoming, since))
+
+        return client.call_after_adds(request.ledger_id, answer)
+
+    async def _answer_after_adds(self, client: BookieConnection, incoming: Incoming, since: float) -> None:
+        answer = await self._answer_to(client, incoming)
         if answer is None:
             client.postpone(incoming)
         else:
-            self.traffic.note_answer(incoming.request, answer, since)
-            client.answer(incoming, answer)
+            self._give(client, incoming, answer, since)
+
+    async def _answer_to(self, client: BookieConnection, incoming: Incoming) -> Answer | None:
+        """Return the answer to a request; `None` if its client does not take other answers now."""
+        async with self._turns:
+            return await self._requests.answer_to(incoming) if client.takes_answers else None
+
+    def _give(self, client: BookieConnection, incoming: Incoming, answer: Answer, since: float) -> None:
+        self.traffic.note_answer(incoming.request, answer, since)
+        client.answer(incoming, answer)
 
     def note_connected(self, client: BookieConnection) -> None:
         if len(self._clients) >= self.limits.connections_max:
