@@ -169,11 +169,11 @@ class Journals:
         writer.write(group, self.durable_up_to)
         end = writer.sync()
         self._publish(draft)
+        self.active = writer  # before the seal, so that `close` closes its file after an error
         # The seal comes after the name. A seal in a journal whose name could not be made durable would be
         # believed by the next opening, and a power cut could then take away what it proves.
         writer.write(NOTHING, end)
         self.durable_up_to = writer.sync()
-        self.active = writer
         return writer
 
     def _publish(self, draft: JournalDraft) -> None:

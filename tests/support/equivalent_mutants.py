@@ -610,4 +610,23 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "self._file.write(at, (assembled[:whole],)) ↔ rest = bytes(assembled[whole:size])",
         "A copy of a part of the buffer, which a write of the other part does not change.",
     ),
+    Equivalent(
+        "storage.commit.committer:Committer._erase:swap.4",
+        "one.state.restart(self._metadata.find(one.state.ledger_id) or one.row) ↔ "
+        "self._states.release(one.state)",
+        "The delete holds the state meanwhile, so that every caller gets this one, before and after "
+        "its release.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:swap.9",
+        "if not group.is_over: self._committer.commit(delete_group.erasure) ↔ if group.error is not "
+        "None and (not all((one.is_ …  raise group.error",
+        "An error of that commit has stopped the store, and a delete that is not done raises the "
+        "failure in any case.",
+    ),
+    Equivalent(
+        "recovery.replay.durable_extents:durable_extents:compare.2",
+        "one.scan.start < end → one.scan.start <= end",
+        "An empty part of a journal has no entries: it is left there, or read, with the same result.",
+    ),
 )

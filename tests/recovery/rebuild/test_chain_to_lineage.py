@@ -158,6 +158,15 @@ def test_the_last_bookie_s_log_is_removed_too_when_a_log_of_ours_has_followed() 
     assert indexed(site) == [*range(6), 100]
 
 
+def test_after_all_bookie_s_logs_were_removed_those_of_ours_count_from_the_first_on() -> None:
+    site = imported(0, 1, 2)
+    site.remove_logs(0, 1, 2)
+    assert chain_of(site).logs == ((3, site.state.log_ends[3]),)
+    site.put_log(1, Log().add(*entries(1, range(3, 6))))  # a power cut has brought it back
+    assert chain_of(site).logs == ((3, site.state.log_ends[3]),)
+    assert indexed(site) == [100]
+
+
 def test_the_end_of_a_log_that_was_only_read_is_the_one_in_the_next_header() -> None:
     site = site_of(2)
     site.write(*entries(1, [7]))  # after the end of log 1

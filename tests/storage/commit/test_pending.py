@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage.commit import pending as commit_pending
-from storage.commit.pending import PendingEntries, PendingGroup
+from storage.commit.pending import PendingDelete, PendingDeletes, PendingEntries, PendingGroup
 from storage.entry.credentials import Access
 from storage.entry.digest import master_key
 from storage.journal.seal import GroupFlag
@@ -153,3 +153,23 @@ def test_a_group_without_entries_has_no_portion_even_if_its_size_was_counted_too
     counted = loaded()
     counted.size = 101
     assert commit_pending.portions_of(counted, 100) == []
+
+
+def test_if_one_of_many_ledgers_has_gone_meanwhile_no_delete_joins_and_it_is_named() -> None:
+    states = [state_of(7), state_of(8), state_of(9)]
+    states[0].is_claimed = True
+    work, group = PendingDeletes([PendingDelete(one, None) for one in states]), PendingGroup()
+
+    work.join(group)
+
+    assert (work.missing, work.is_durable, work.group) == (states[1], True, group)
+    assert (group.deletes, [one.is_held for one in states]) == ((), [False] * 3)
+
+
+def test_deletes_wait_for_a_ledger_that_another_one_holds() -> None:
+    states = [state_of(7), state_of(8)]
+    assert PendingDeletes([PendingDelete(states[0], None)]).state is states[0]
+    work = PendingDeletes([PendingDelete(one, None) for one in states])
+    assert work.state is states[0]
+    states[1].is_held = True
+    assert work.state is states[1]

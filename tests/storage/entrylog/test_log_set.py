@@ -11,7 +11,7 @@ from journal_builder import entry_record
 
 from recovery.crashlab import SimulatedDisk
 from recovery.rebuild.entry_log_chain import read_header
-from storage.disk.posix import PosixDirectory
+from storage.disk.posix import PosixDirectory, PosixWriteFile
 from storage.entry import record_chunk
 from storage.entry.position import LOG_ID_MAX, EntryLocation
 from storage.entrylog.format import BLOCK_SIZE, LogHeader, Origin
@@ -152,6 +152,19 @@ def test_a_log_that_is_given_up_is_closed_and_stays(tmp_path: Path) -> None:
     logs.seal()
     assert open_files() == before
     assert log_ids(PosixDirectory(tmp_path)) == [first, first + 1]
+
+
+def test_a_log_whose_ledgers_map_cannot_be_written_is_closed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "bad")
+
+    logs, before = EntryLogs(PosixDirectory(tmp_path), STORE_ID, 1 << 20, None), open_files()
+    written(logs, 7)
+    monkeypatch.setattr(PosixWriteFile, "write", fail)
+    logs.seal()
+    assert (logs.in_use, open_files()) == (None, before)
 
 
 def test_names_are_synced_once_after_each_new_log_and_again_after_an_error(tmp_path: Path) -> None:

@@ -140,3 +140,23 @@ def test_a_ledger_that_is_made_again_after_a_delete_was_not_truncated() -> None:
     visible.hide(1, AT)
     visible.unhide({1: AT})
     assert visible.count(1) == 2
+
+
+class WatchedId(int):
+    """A ledger id that calls a function whenever it is looked up in a mapping."""
+
+    look: Callable[[], None]
+
+    def __hash__(self) -> int:
+        self.look()
+        return super().__hash__()
+
+
+def test_a_reader_beside_a_delete_never_sees_what_was_truncated_before() -> None:
+    visible, seen = visible_of(0, 1), []
+    visible.truncate(1, 2)
+    deleted = WatchedId(1)
+    deleted.look = lambda: seen.append(visible.find(1, 0))
+    visible.hide(deleted, AT)
+    assert len(seen) > 1
+    assert set(seen) == {None}

@@ -15,12 +15,10 @@ from storage.entry.position import START, JournalPosition
 from storage.errors import DiskFull
 from storage.journal.journal_set import FILL_STEP, Journals, JournalShape
 from storage.journal.seal import first_group_start
-from storage.journal.writer import Group
+from storage.journal.writer import Group, JournalWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from storage.journal.writer import JournalWriter
 
 ALIGNMENT = 4096
 SIZE = 2 * FILL_STEP + (512 << 10)
@@ -211,3 +209,25 @@ def test_closing_closes_all_files_and_removes_none(files: JournalFiles) -> None:
     assert (len(names), files.open_files) == (2, 2)
     files.journals.close()
     assert (files.names, files.open_files) == (names, 0)
+
+
+@pytest.mark.parametrize("verb", ["write", "sync"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_an_opening_whose_disk_fails_closes_the_journal_that_it_has_begun(
+    files: JournalFiles, monkeypatch: pytest.MonkeyPatch, verb: str, nth: int
+) -> None:
+    working, left = getattr(JournalWriter, verb), [None] * nth
+
+    def fail(*arguments: object) -> object:
+        left.pop()
+        if not left:
+            raise OSError(errno.EIO, "bad")
+        return working(*arguments)
+
+    monkeypatch.setattr(JournalWriter, verb, fail)
+    with files.lock, pytest.raises(OSError, match="bad"):
+        files.journals.carry_over(Group((b"x" * 30,), 1, 30))
+    # The second write and the second sync are those of the seal, when the journal has its name.
+    assert [one.endswith(".draft") for one in files.names] == [nth == 1]
+    files.journals.close()
+    assert files.open_files == 0

@@ -28,7 +28,7 @@ from storage.index import state_format
 from storage.index.lmdb import checksum_format, page_checksums
 from storage.index.lmdb.directory import LmdbIndexDirectory
 from storage.index.lmdb.environment import IndexBatch, LmdbEnvironment, LocationRun
-from storage.index.lmdb.index import LmdbIndex
+from storage.index.lmdb.index import LmdbChange, LmdbIndex
 from storage.index.lmdb.page_checksums import PageChecksums
 from storage.index.lmdb.page_snapshot import PageSnapshot
 from storage.index.port import NoIndex
@@ -1089,3 +1089,33 @@ def test_an_index_whose_opening_fails_can_be_opened_again_in_the_same_process(
     again = opened(place)
     assert again.state() == IndexState(1)
     again.close()
+
+
+EMPTYING: dict[str, Callable[[LmdbChange], None]] = {
+    "ledgers are removed": lambda change: change.remove([1]),
+    "a ledger is truncated": lambda change: change.remove_before(1, 2),
+    "rows are removed": lambda change: change.remove_rows([1]),
+    "a location is replaced": lambda change: change.put(1, [0], [9]),
+    "the only location of a ledger is replaced": lambda change: change.put(2, [0], [9]),
+    "a location is moved": lambda change: change.move(1, [0], [7], [9]),
+}
+
+
+@pytest.mark.usefixtures("unsynced")
+@pytest.mark.parametrize("name", EMPTYING)
+def test_a_commit_that_may_empty_pages_uses_up_what_is_left_of_them(index: LmdbIndex, name: str) -> None:
+    def fillers() -> int:
+        states = index._environment._states
+        with inner(index).begin(states) as transaction:
+            return int(transaction.stat(states)["entries"]) - 1
+
+    with index.change() as change:
+        change.put(1, range(3), [7] * 3)
+        change.put(2, range(1), [7])
+        change.put_rows([LedgerRecord(1, 1)])
+        change.commit(IndexState(1))
+    assert fillers() == 0
+    with index.change() as change:
+        EMPTYING[name](change)
+        change.commit(IndexState(2))
+    assert fillers() > 0
