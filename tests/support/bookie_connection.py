@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from storage.cluster.bookie.adds import FirstAddCheck
     from storage.cluster.tls import TlsContexts
     from storage.cluster.wire.messages import Request
+    from storage.entry.credentials import Purpose
 
 KEY = master_key(b"secret")
 PATIENCE_S = 20.0
@@ -111,7 +112,7 @@ class BookieConnection:
             await self.writer.wait_closed()
 
 
-async def any_ledger(_: int) -> Code:
+async def any_ledger(_: int, __: Purpose) -> Code:
     """Allow the first add to any ledger."""
     return Code.OK
 

@@ -264,7 +264,7 @@ async def _run(
         server = BookieServer(bookie, store.path, timeout_s, check_first, limits, config.policy, tls)
         instance_id = load_cookie(layout.ledgers).instance_id
         deletions = (
-            LedgerDeletion(bookie, instance_id),
+            LedgerDeletion(bookie, instance_id, server.adds),
             OverReplication(
                 bookie,
                 identity.bookie_id,

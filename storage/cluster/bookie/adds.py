@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from storage.cluster.bookie.first_add import ClosedLedger
+from storage.cluster.bookie.first_add import EndedLedger
 from storage.cluster.bookie.traffic import RequestKind
 from storage.cluster.wire.codes import Code, code_of
 from storage.cluster.wire.messages import Protocol
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Add = tuple[BookieConnection, AddRun]
     Work = tuple[BookieConnection, AddRun, PendingEntries]
-    FirstAddCheck = Callable[[int], Awaitable[Code | ClosedLedger]]
+    FirstAddCheck = Callable[[int, Purpose], Awaitable[Code | EndedLedger]]
 
 _LOG = logging.getLogger("ledgerstore.bookie")
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Adds:
         """Ledgers that got a recovery add since `take_recovered`."""
         self._checked: dict[int, None] = {}
         """Ledgers without entries to which writers may add, the oldest first."""
-        self._closed: dict[int, ClosedLedger] = {}
+        self._closed: dict[int, EndedLedger] = {}
         """Ledgers that were closed before their first add came here, the oldest first."""
 
     def take(self, client: BookieConnection, run: AddRun) -> None:
@@ -205,7 +205,7 @@ class Adds:
         refusal = Code.OK
         try:
             state = await self._bookie.load(ledger_id)
-            refusal = await self._refusal_of(ledger_id, self._first[ledger_id][0][1].master_key)
+            refusal = await self._refusal_of(ledger_id)
         except (StoreError, OSError) as error:
             unreadable = code_of(error)
         except Exception:
@@ -226,26 +226,48 @@ class Adds:
         # Kept until here, because nothing else keeps the state of a ledger without entries.
         del state
 
-    async def _refusal_of(self, ledger_id: int, master_key: bytes) -> Code:
+    async def _refusal_of(self, ledger_id: int) -> Code:
         """Return `OK` if a writer may add to this ledger, which is loaded, else the code that refuses it.
 
-        A closed ledger is fenced before its late entries are taken, because the first of them ends checks.
+        Raises if the metadata cannot be read: then no add is taken. A ledger that has ended is fenced before
+        its late or recovered entries are taken, because the first of them ends checks.
         """
-        if self._bookie.has_entries(ledger_id) or ledger_id in self._checked:
+        if self._bookie.has_entries(ledger_id):
             return Code.OK
-        try:
-            found = await self._check_first(ledger_id)
-        except (StoreError, OSError) as error:
-            return code_of(error)  # the metadata cannot be read: neither taken nor fenced
+        found: Code | EndedLedger = Code.OK
+        if self._recovery_of(ledger_id) is None:
+            if ledger_id in self._checked:
+                return Code.OK
+            found = await self._check_first(ledger_id, Purpose.WRITING)
+        # Looked up again, because a recovery add may have come while the metadata were read.
+        if (recovery := self._recovery_of(ledger_id)) is not None:
+            if await self._bookie.call(partial(self._is_fenced, ledger_id)):
+                return Code.FENCED  # what the metadata say makes no difference
+            found = await self._check_first(ledger_id, Purpose.RECOVERING)
         self._closed.pop(ledger_id, None)  # of an earlier ledger with this id
-        if isinstance(found, ClosedLedger):
+        if isinstance(found, EndedLedger):
+            if not found.ids and recovery is None:
+                return Code.FENCED
+            key = (recovery or self._first[ledger_id][0][1]).master_key
             with suppress(NoSuchLedger, NoSuchEntry):  # it has no entry here yet, and is fenced nevertheless
-                await self._bookie.call(partial(self._bookie.blocking.fence, ledger_id, master_key))
+                await self._bookie.call(partial(self._bookie.blocking.fence, ledger_id, key))
+            if not found.ids:
+                return Code.FENCED
             _keep(self._closed, ledger_id, found)
             return Code.OK
         if found is Code.OK:
             _keep(self._checked, ledger_id, None)
         return found
+
+    def _recovery_of(self, ledger_id: int) -> AddRun | None:
+        """Return a recovery add that waits for the look-up of its ledger."""
+        return next((run for _, run in self._first[ledger_id] if run.options.is_recovery), None)
+
+    def _is_fenced(self, ledger_id: int) -> bool:
+        try:
+            return self._bookie.blocking.is_fenced(ledger_id)
+        except NoSuchLedger:
+            return False
 
     async def _commit_when_there_is_room(self, works: list[Work], since: float, waited_since: float) -> None:
         """Commit adds to one ledger when it takes them, or refuse them when they have waited too long.

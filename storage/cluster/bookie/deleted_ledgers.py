@@ -6,6 +6,9 @@
        node is synced and read once more
     4. what is still missing is deleted, all in one group
 
+New adds to a ledger wait from 3 to 4, and are then checked as the first ones to an unknown ledger: a client
+may make a ledger with the same id again, and an add that was answered must not be deleted.
+
 The order of 1 and 2 matters: the other way round a ledger that was made in between would be deleted. Two
 passes, and the last look at the node, because a server of the metadata may lag behind: a list of inner nodes
 that misses a new one would miss live ledgers. Nothing is deleted if the metadata belong to another cluster,
@@ -17,9 +20,10 @@ from __future__ import annotations
 
 import enum
 import logging
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from storage.cluster.metadata.format import read_instance_id
 from storage.cluster.metadata.paths import list_ledgers
@@ -27,6 +31,8 @@ from storage.cluster.metadata.znodes import Gone
 from storage.errors import NoSuchLedger
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from storage.aio.bookie import AsyncBookie
     from storage.cluster.metadata.paths import LedgerPaths
     from storage.cluster.metadata.znodes import Znodes
@@ -44,6 +50,14 @@ class PassRefusal(enum.Enum):
     EMPTY = "the metadata have no ledger at all"
     TOO_MANY = "more than half of the ledgers here are not in the metadata"
     TOO_MANY_ELSEWHERE = "the metadata assign more than half of the ledgers here to other bookies only"
+
+
+class HeldAdds(Protocol):
+    """The adds of clients to this bookie, which can be made to wait."""
+
+    def held(self, ledger_id: int) -> AbstractContextManager[bool]:
+        """Let new adds to a ledger wait for a block. False if adds to it are under way already."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +85,10 @@ def judge(here: frozenset[int], listed: frozenset[int], suspected: frozenset[int
 class LedgerDeletion:
     """Deletes ledgers of one bookie that its cluster no longer has. One pass at a time."""
 
-    def __init__(self, bookie: AsyncBookie, instance_id: str | None) -> None:
+    def __init__(self, bookie: AsyncBookie, instance_id: str | None, adds: HeldAdds) -> None:
         """`instance_id` is that of the bookie's cookie."""
         self._bookie = bookie
+        self._adds = adds
         self._instance_id = instance_id
         self._suspected: frozenset[int] = frozenset()
         self.deleted = 0
@@ -86,14 +101,17 @@ class LedgerDeletion:
         here = frozenset(await self._bookie.ledgers())
         listed = frozenset([one async for one in list_ledgers(znodes, paths) if isinstance(one, int)])
         judged = judge(here, listed, self._suspected)
-        confirmed = [one for one in judged.deleted if await _is_gone(znodes, paths, one)]
-        while confirmed:
-            try:
-                await self._bookie.call(partial(self._bookie.blocking.delete_all, confirmed))
-                break
-            except NoSuchLedger as error:
-                confirmed.remove(error.ledger_id)  # deleted meanwhile
-        return self._end(DeletionPass(tuple(confirmed), judged.suspected, judged.refused))
+        with ExitStack() as stack:
+            held = [one for one in judged.deleted if stack.enter_context(self._adds.held(one))]
+            confirmed = [one for one in held if await _is_gone(znodes, paths, one)]
+            while confirmed:
+                try:
+                    await self._bookie.call(partial(self._bookie.blocking.delete_all, confirmed))
+                    break
+                except NoSuchLedger as error:
+                    confirmed.remove(error.ledger_id)  # deleted meanwhile
+        busy = frozenset(judged.deleted) - frozenset(held)
+        return self._end(DeletionPass(tuple(confirmed), judged.suspected | busy, judged.refused))
 
     def _end(self, found: DeletionPass) -> DeletionPass:
         self._suspected = found.suspected

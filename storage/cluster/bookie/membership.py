@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from storage.cluster.bookie.first_add import ClosedLedger
+    from storage.cluster.bookie.first_add import EndedLedger
     from storage.cluster.metadata.znodes import Znodes
     from storage.cluster.wire.codes import Code
+    from storage.entry.credentials import Purpose
 
 _LOG = logging.getLogger("ledgerstore.bookie")
 
@@ -124,7 +125,7 @@ class Membership:
         """Whether there is a session with the metadata."""
         return self._znodes is not None
 
-    async def check_first(self, ledger_id: int) -> Code | ClosedLedger:
+    async def check_first(self, ledger_id: int, purpose: Purpose) -> Code | EndedLedger:
         """Return whether the first add to a ledger may be taken; raises if the metadata cannot be read.
 
         After an outage of the metadata a writer may have its session back before this bookie has one. An
@@ -135,7 +136,7 @@ class Membership:
         while True:
             try:
                 znodes, paths = self.session()
-                return await first_add.check_first_add(znodes, paths, ledger_id, self._bookie_id)
+                return await first_add.check_first_add(znodes, paths, ledger_id, self._bookie_id, purpose)
             except MetadataUnavailable:
                 is_member = self._task is not None and not self._task.done()
                 if not is_member or loop.time() >= give_up_at:

@@ -21,7 +21,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from storage.cluster.bookie.deleted_ledgers import FEW, PassRefusal
+from storage.cluster.bookie.deleted_ledgers import FEW, HeldAdds, PassRefusal
 from storage.cluster.errors import InvalidMetadata
 from storage.cluster.metadata import underreplication
 from storage.cluster.metadata.format import read_instance_id
@@ -32,7 +32,6 @@ from storage.errors import NoSuchLedger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
-    from contextlib import AbstractContextManager
 
     from storage.aio.bookie import AsyncBookie
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
@@ -61,15 +60,11 @@ class OverReplicationPass:
     refused: PassRefusal | None = None
 
 
-class AddsOfClients(Protocol):
+class AddsOfClients(HeldAdds, Protocol):
     """The adds of clients to this bookie."""
 
     def take_recovered(self) -> Iterable[int]:
         """Return the ledgers that got a recovery add since the last call."""
-        ...
-
-    def held(self, ledger_id: int) -> AbstractContextManager[bool]:
-        """Let new adds to a ledger wait for a block. False if adds to it are under way already."""
         ...
 
 

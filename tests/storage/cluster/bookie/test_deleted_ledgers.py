@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from cluster_loops import run
@@ -18,7 +19,7 @@ from storage.cluster.metadata.znodes import ChildNames, Gone
 from storage.errors import NoSuchLedger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from memory_znodes import MemoryZnodes
 
@@ -35,6 +36,9 @@ class LittleBookie:
         self.here = set(ledgers)
         self.blocking = self
         self.before_list: Callable[[], None] = lambda: None
+        self.busy: set[int] = set()
+        """Ledgers with adds under way."""
+        self.held_now: set[int] = set()
 
     async def ledgers(self) -> list[int]:
         found = sorted(self.here)
@@ -44,8 +48,18 @@ class LittleBookie:
     async def call(self, act: Callable[[], object]) -> object:
         return act()
 
+    @contextmanager
+    def held(self, ledger_id: int) -> Iterator[bool]:
+        if ledger_id in self.busy:
+            yield False
+            return
+        self.held_now.add(ledger_id)
+        yield True
+        self.held_now.remove(ledger_id)
+
     def delete_all(self, ledger_ids: Iterable[int]) -> None:
         ids = list(ledger_ids)
+        assert self.held_now >= set(ids)
         for one in ids:
             if one not in self.here:
                 raise NoSuchLedger(one)
@@ -53,7 +67,7 @@ class LittleBookie:
 
 
 def deletion(bookie: LittleBookie, instance_id: str | None = "an-instance") -> LedgerDeletion:
-    return LedgerDeletion(cast("AsyncBookie", bookie), instance_id)
+    return LedgerDeletion(cast("AsyncBookie", bookie), instance_id, bookie)
 
 
 async def with_ledgers(znodes: MemoryZnodes, ledger_ids: Iterable[int]) -> None:
@@ -88,6 +102,52 @@ def test_a_ledger_that_came_back_between_two_looks_stays() -> None:
         await delete_ledger(znodes, PATHS, 3)
         # It is suspected anew.
         assert await passes.make_pass(znodes, PATHS) == DeletionPass(suspected=frozenset({3}))
+
+    run(main)
+
+
+class LedgerMadeAgain:
+    """A session in which a client makes a ledger with the id of a deleted one just before the last look."""
+
+    def __init__(self, znodes: MemoryZnodes, bookie: LittleBookie, ledger_id: int) -> None:
+        self._znodes = znodes
+        self._bookie = bookie
+        self._ledger_id = ledger_id
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._znodes, name)
+
+    async def sync(self, path: str) -> None:
+        if path == PATHS.path_of(self._ledger_id):
+            assert self._ledger_id in self._bookie.held_now, "an add after this look could be deleted"
+            await create_ledger(self._znodes, PATHS, self._ledger_id, METADATA)
+        await self._znodes.sync(path)
+
+
+def test_adds_wait_from_the_last_look_to_the_deletion_because_an_id_may_be_used_again() -> None:
+    async def main(znodes: MemoryZnodes) -> None:
+        await with_ledgers(znodes, range(10))
+        bookie = LittleBookie(range(11))
+        passes = deletion(bookie)
+        assert (await passes.make_pass(znodes, PATHS)).suspected == {10}
+        again: Any = LedgerMadeAgain(znodes, bookie, 10)
+        assert await passes.make_pass(again, PATHS) == DeletionPass()
+        assert 10 in bookie.here
+        assert not bookie.held_now
+
+    run(main)
+
+
+def test_a_ledger_with_adds_under_way_waits_for_the_next_pass() -> None:
+    async def main(znodes: MemoryZnodes) -> None:
+        await with_ledgers(znodes, range(10))
+        bookie = LittleBookie(range(11))
+        bookie.busy = {10}
+        passes = deletion(bookie)
+        for _ in range(3):
+            assert await passes.make_pass(znodes, PATHS) == DeletionPass(suspected=frozenset({10}))
+        bookie.busy = set()
+        assert await passes.make_pass(znodes, PATHS) == DeletionPass((10,))
 
     run(main)
 

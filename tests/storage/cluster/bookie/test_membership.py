@@ -10,11 +10,12 @@ import pytest
 from cluster_loops import run_with_server
 
 from storage.cluster.bookie import membership as membership_module
+from storage.cluster.bookie.first_add import EndedLedger
 from storage.cluster.bookie.membership import Membership, delete_repeatedly, service_info
 from storage.cluster.errors import MetadataUnavailable, NoSuchCluster, OutcomeUnknown
 from storage.cluster.metadata.format import init_cluster
 from storage.cluster.metadata.registration import BookieMode, read_bookies, read_service_info
-from storage.cluster.wire.codes import Code
+from storage.entry.credentials import Purpose
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -201,13 +202,13 @@ def test_without_a_session_no_ledger_is_checked() -> None:
     async def main(server: MemoryServer) -> None:
         one = member(Sessions(server))
         with pytest.raises(MetadataUnavailable):
-            await one.check_first(7)
+            await one.check_first(7, Purpose.WRITING)
         await init_cluster(server.session(), "/ledgers", "an-instance")
         await one.register(INFO)
-        assert await one.check_first(7) is Code.FENCED
+        assert await one.check_first(7, Purpose.WRITING) == EndedLedger()
         await one.unregister()
         with pytest.raises(MetadataUnavailable):
-            await one.check_first(7)
+            await one.check_first(7, Purpose.WRITING)
 
     run_with_server(main)
 
@@ -220,7 +221,7 @@ def test_a_first_add_waits_for_the_next_session() -> None:
         await one.register(INFO)
         sessions.refused = 3
         sessions.opened[0].expire()
-        assert await one.check_first(7) is Code.FENCED
+        assert await one.check_first(7, Purpose.WRITING) == EndedLedger()
         assert sessions.refused == 0
         await one.unregister()
 
@@ -238,7 +239,7 @@ def test_a_first_add_is_refused_if_no_session_comes_in_time(monkeypatch: pytest.
         sessions.refused = 1 << 30
         sessions.opened[0].expire()
         with pytest.raises(MetadataUnavailable):
-            await one.check_first(7)
+            await one.check_first(7, Purpose.WRITING)
         await one.unregister()
 
     run_with_server(main)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from storage.aio.bookie import AsyncBookie
     from storage.cluster.metadata.znodes import Gone, Node
+    from storage.entry.credentials import Purpose
 
 PATHS = LedgerPaths("/ledgers", LedgerTree.HIERARCHICAL)
 RECOVERY = AddOptions(is_recovery=True)
@@ -420,7 +421,7 @@ def test_a_writer_that_comes_after_its_copy_was_deleted_is_checked_anew(tmp_path
     """The fence went with the copy, so an add that is taken unchecked could complete a write quorum."""
     codes = [Code.OK, Code.FENCED]
 
-    async def check_first(_: int) -> Code:
+    async def check_first(_: int, __: Purpose) -> Code:
         return codes.pop(0)
 
     async def main() -> None:

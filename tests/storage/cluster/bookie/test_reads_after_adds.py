@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from storage.entry.credentials import Purpose
+
     Steps = Callable[[BookieConnection, BookieConnection, asyncio.Event], Awaitable[None]]
 
 V2, V3 = Protocol.V2, Protocol.V3
@@ -25,7 +27,7 @@ def with_held_adds(path: Path, steps: Steps) -> None:
     """Run the steps with two connections to a bookie whose first adds to a ledger wait for an event."""
     allowed = asyncio.Event()
 
-    async def check_first(_: int) -> Code:
+    async def check_first(_: int, __: Purpose) -> Code:
         await allowed.wait()
         return Code.OK
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from storage.aio.store import AsyncStore
     from storage.cluster.wire.messages import AnswerTo
+    from storage.entry.credentials import Purpose
 
     Steps = Callable[[BookieConnection, AsyncStore], Awaitable[None]]
 
@@ -481,7 +482,7 @@ def test_a_connection_is_read_again_as_soon_as_the_bookie_has_room_and_not_only_
     async def run() -> None:
         checks = {ledger_id: asyncio.Event() for ledger_id in (1, 2)}
 
-        async def check_first(ledger_id: int) -> Code:
+        async def check_first(ledger_id: int, _: Purpose) -> Code:
             await checks[ledger_id].wait()
             return Code.OK
 
@@ -510,7 +511,7 @@ def test_all_connections_that_wait_for_room_are_read_again_by_one_answer(tmp_pat
     async def run() -> None:
         is_checked = asyncio.Event()
 
-        async def check_first(_: int) -> Code:
+        async def check_first(_: int, __: Purpose) -> Code:
             await is_checked.wait()
             return Code.OK
 
