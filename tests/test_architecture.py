@@ -239,38 +239,65 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
+@cache
 def is_a_module(name: str) -> bool:
     """Return whether the dotted name is a module or a package, and not a name in one."""
     path = ROOT / name.replace(".", "/")
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("path", sources("storage"), ids=name_of)
-def test_a_folder_of_storage_imports_only_lower_steps(path: Path) -> None:
-    here = folder_of(module_of(path))
-    for imported in imports(path):
-        assert imported.partition(".")[0] not in {"recovery", "ledgerstore"}, imported
-        # A name in `storage` that is no module is one of the faces.
-        if imported.startswith("storage.") and (is_a_module(imported) or imported.count(".") == 1):
-            there = folder_of(imported)
-            assert there == here or step_of(there) < step_of(here), imported
+@pytest.fixture(scope="module", autouse=True)
+def _parsed() -> None:
+    """Parse all sources before the first test, because that takes a second."""
+    for path in sources("storage", "recovery", "ledgerstore"):
+        words(path)
 
 
-@pytest.mark.parametrize("path", sources("storage/cluster"), ids=name_of)
-def test_a_folder_of_the_cluster_imports_only_what_is_listed(path: Path) -> None:
-    here = path.relative_to(ROOT / "storage/cluster").with_suffix("").parts[0]
-    for imported in filter(is_a_module, imports(path)):
-        folder = imported.removeprefix("storage.cluster.").partition(".")[0]
-        if imported.startswith("storage.cluster.") and here != "__init__":
-            assert folder in CLUSTER[here] | {here}, imported
+def top_level(path: Path) -> set[str]:
+    """Return the packages of the modules that the file imports."""
+    return {imported.partition(".")[0] for imported in imports(path)}
 
 
-@pytest.mark.parametrize("path", sources("storage/cluster"), ids=name_of)
-def test_what_decides_in_the_cluster_imports_no_clock_no_socket_and_no_random_source(path: Path) -> None:
-    if name_of(path) not in CLUSTER_DRIVERS:
-        assert {imported.partition(".")[0] for imported in imports(path)} & (
-            IMPURE | NONDETERMINISTIC
-        ) == set()
+def forbidden_imports(path: Path, base: str, rules: dict[str, set[str]]) -> list[str]:
+    """Return the imports below `base` that go to a folder which the file's own folder may not import."""
+    here = path.relative_to(ROOT / base).with_suffix("").parts[0]
+    if here == "__init__":
+        return []  # its names are for programs
+    prefix = base.replace("/", ".") + "."
+    return [
+        f"{name_of(path)} imports {imported}"
+        for imported in filter(is_a_module, imports(path))
+        if imported.startswith(prefix)
+        and imported.removeprefix(prefix).partition(".")[0] not in rules[here] | {here}
+    ]
+
+
+def test_a_folder_of_storage_imports_only_lower_steps() -> None:
+    wrong = []
+    for path in sources("storage"):
+        here = folder_of(module_of(path))
+        for imported in imports(path):
+            # A name in `storage` that is no module is one of the faces.
+            if imported.startswith("storage.") and (is_a_module(imported) or imported.count(".") == 1):
+                there = folder_of(imported)
+                if there != here and step_of(there) >= step_of(here):
+                    wrong.append(f"{name_of(path)} imports {imported}")
+        wrong += [name_of(path) for _ in top_level(path) & {"recovery", "ledgerstore"}]
+    assert wrong == []
+
+
+def test_a_folder_of_the_cluster_imports_only_what_is_listed() -> None:
+    wrong = [
+        one
+        for path in sources("storage/cluster")
+        for one in forbidden_imports(path, "storage/cluster", CLUSTER)
+    ]
+    assert wrong == []
+
+
+def test_what_decides_in_the_cluster_imports_no_clock_no_socket_and_no_random_source() -> None:
+    deciding = [path for path in sources("storage/cluster") if name_of(path) not in CLUSTER_DRIVERS]
+    assert [name_of(path) for path in deciding if top_level(path) & (IMPURE | NONDETERMINISTIC)] == []
 
 
 def test_the_client_knows_zookeeper_in_one_module_only() -> None:
@@ -282,77 +309,65 @@ def test_the_client_knows_zookeeper_in_one_module_only() -> None:
     assert users == ["storage/cluster/client/connect.py"]
 
 
-@pytest.mark.parametrize("path", sources("recovery"), ids=name_of)
-def test_a_folder_of_recovery_imports_only_what_is_listed(path: Path) -> None:
-    here = folder_of(module_of(path))
-    for imported in filter(is_a_module, imports(path)):
-        assert imported.partition(".")[0] != "ledgerstore", imported
-        # The names in `recovery/__init__.py` are for programs.
-        if imported.startswith("recovery.") and here != "__init__":
-            assert folder_of(imported) in RECOVERY[here] | {here}, imported
+def test_a_folder_of_recovery_imports_only_what_is_listed() -> None:
+    wrong = [one for path in sources("recovery") for one in forbidden_imports(path, "recovery", RECOVERY)]
+    assert wrong + [name_of(path) for path in sources("recovery") if "ledgerstore" in top_level(path)] == []
 
 
-@pytest.mark.parametrize("path", sources("recovery/shell"), ids=name_of)
-def test_the_shell_imports_public_names_only(path: Path) -> None:
-    private = [name for name in imports(path) if re.search(r"\._[a-z]", name)]
-    assert private == []
+def test_the_shell_imports_public_names_only() -> None:
+    names = {(name_of(path), name) for path in sources("recovery/shell") for name in imports(path)}
+    assert [one for one in names if re.search(r"\._[a-z]", one[1])] == []
 
 
-@pytest.mark.parametrize("path", sources("recovery/crashlab"), ids=name_of)
-def test_the_crash_lab_knows_only_the_ports_and_the_errors_of_storage(path: Path) -> None:
-    seen = {one for one in imports(path) if one.startswith("storage.") and is_a_module(one)}
+def test_the_crash_lab_knows_only_the_ports_and_the_errors_of_storage() -> None:
+    imported = {name for path in sources("recovery/crashlab") for name in imports(path)}
+    seen = {one for one in imported if one.startswith("storage.") and is_a_module(one)}
     assert seen <= {"storage.disk", "storage.disk.files", "storage.errors"}
 
 
-@pytest.mark.parametrize("step", CRASHLAB_STEPS)
-def test_a_folder_of_the_crash_lab_imports_only_those_before_it(step: str) -> None:
-    below = CRASHLAB_STEPS[: CRASHLAB_STEPS.index(step) + 1]
-    for path in sources(f"recovery/crashlab/{step}") or [ROOT / f"recovery/crashlab/{step}.py"]:
-        for imported in imports(path):
-            if imported.startswith("recovery.crashlab.") and is_a_module(imported):
-                assert imported.split(".")[2] in below, f"{name_of(path)} imports {imported}"
+def test_a_folder_of_the_crash_lab_imports_only_those_before_it() -> None:
+    rules = {step: set(CRASHLAB_STEPS[:number]) for number, step in enumerate(CRASHLAB_STEPS)}
+    lab = sources("recovery/crashlab")
+    assert [one for path in lab for one in forbidden_imports(path, "recovery/crashlab", rules)] == []
 
 
-@pytest.mark.parametrize("path", sources("recovery/audit"), ids=name_of)
-def test_a_folder_of_the_audit_imports_only_what_is_listed(path: Path) -> None:
-    here = path.relative_to(ROOT / "recovery/audit").parts[0]
-    for imported in filter(is_a_module, imports(path)):
-        folder = imported.removeprefix("recovery.audit.").partition(".")[0]
-        if imported.startswith("recovery.audit.") and here != "__init__.py":
-            assert folder in AUDIT[here] | {here}, imported
+def test_a_folder_of_the_audit_imports_only_what_is_listed() -> None:
+    wrong = [
+        one for path in sources("recovery/audit") for one in forbidden_imports(path, "recovery/audit", AUDIT)
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", sources("recovery/audit/checks"), ids=name_of)
-def test_the_checks_of_the_audit_see_no_files(path: Path) -> None:
-    seen = imports(path)
-    assert {imported.partition(".")[0] for imported in seen} & FILES == set()
-    disk = {imported for imported in seen if imported.startswith("storage.disk") and is_a_module(imported)}
+def test_the_checks_of_the_audit_see_no_files() -> None:
+    checks = sources("recovery/audit/checks")
+    assert [name_of(path) for path in checks if top_level(path) & FILES] == []
+    imported = {name for path in checks for name in imports(path)}
+    disk = {name for name in imported if name.startswith("storage.disk") and is_a_module(name)}
     assert disk <= NAMES_OF_FILES
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in sources("storage") if path.stem.endswith("format") or path.stem in ("seal", "extents")],
-    ids=name_of,
-)
-def test_modules_that_know_bytes_are_pure(path: Path) -> None:
-    assert {imported.partition(".")[0] for imported in imports(path)} & IMPURE == set()
+def test_modules_that_know_bytes_are_pure() -> None:
+    formats = [
+        path
+        for path in sources("storage")
+        if path.stem.endswith("format") or path.stem in ("seal", "extents")
+    ]
+    assert len(formats) > 10
+    assert [name_of(path) for path in formats if top_level(path) & IMPURE] == []
 
 
-@pytest.mark.parametrize("path", sources("storage/entry"), ids=name_of)
-def test_the_entry_folder_needs_no_disk(path: Path) -> None:
-    assert {imported.partition(".")[0] for imported in imports(path)} & IMPURE == set()
+def test_the_entry_folder_needs_no_disk() -> None:
+    assert [name_of(path) for path in sources("storage/entry") if top_level(path) & IMPURE] == []
 
 
-@pytest.mark.parametrize("thing", OWNERS)
-def test_each_dangerous_module_is_imported_by_its_owner_only(thing: str) -> None:
-    users = {
-        name_of(path)
+def test_each_dangerous_module_is_imported_by_its_owner_only() -> None:
+    used = {
+        name_of(path): imports(path) | attributes(path) | top_level(path)
         for path in sources("storage", "recovery", "ledgerstore")
-        if thing in imports(path) | attributes(path) | {name.partition(".")[0] for name in imports(path)}
     }
-    strangers = [user for user in users if not any(user.startswith(owner) for owner in OWNERS[thing])]
-    assert strangers == []
+    for thing, owners in OWNERS.items():
+        users = {name for name, words_of_file in used.items() if thing in words_of_file}
+        assert [user for user in users if not user.startswith(tuple(owners))] == [], thing
 
 
 def test_a_file_is_replaced_in_one_module_only() -> None:
