@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from mmap import ACCESS_READ, mmap
 
-from storage.disk.posix import PosixReadFile
+from storage.disk.posix import PosixReadFile, open_regular
 
 _GROWTH_PARTS = 8
 """A file that has grown by this part of its size is mapped again; after less growth the new bytes are
@@ -63,7 +63,7 @@ def _closed() -> OSError:
 
 def open_mapped(path: str | os.PathLike[str]) -> MappedFile:
     """Open the file at a path, which must not be empty."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = open_regular(path)
     try:
         return MappedFile(descriptor, os.fspath(path))
     except BaseException:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 import sys
 from contextlib import ExitStack, suppress
@@ -227,8 +228,20 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
 
 
 def open_file(path: str | os.PathLike[str]) -> PosixReadFile:
-    """Open the file at a path for reading."""
-    return PosixReadFile(os.open(path, os.O_RDONLY), os.fspath(path))
+    """Open the regular file at a path for reading. Anything else at the path is an `OSError`."""
+    return PosixReadFile(open_regular(path), os.fspath(path))
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """Return a descriptor that reads the regular file at a path. Anything else there is an `OSError`."""
+    # Without O_NONBLOCK the open of a named pipe waits for a writer, which never comes.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+    raise OSError(number, "not a regular file", os.fspath(path))
 
 
 def lock_at(directory: int, name: str) -> Lock:
@@ -260,7 +273,7 @@ def is_locked_elsewhere(path: str | os.PathLike[str]) -> bool:
     if sys.platform != "linux":
         return True
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = open_regular(path)
     except FileNotFoundError:
         return False
     try:

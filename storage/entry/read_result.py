@@ -21,6 +21,8 @@ class Flaw(enum.Enum):
     FILE_SHORT = "the file is shorter than its fixed part"
     FILE_LONG = "the file is longer than any that was ever written"
 
+    UNREADABLE = "the system cannot read the file"
+
     # framing
     LENGTH_NEGATIVE = "the length is negative"
     LENGTH_TOO_SMALL = "the length is too small for a record"

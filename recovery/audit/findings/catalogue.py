@@ -353,6 +353,14 @@ _ALL = (
         "Check the disk and the permissions. What the file holds was not verified.",
         "files",
     ),
+    Kind(
+        "DIR-005",
+        "store not audited",
+        ERROR,
+        "A path of an audit is no store, or the directories of the store cannot be read.",
+        "Check the path, and that its disk is mounted. Nothing of this store was verified.",
+        "files",
+    ),
     # ── replicas ─────────────────────────────────────────────────────────────────────────────────────
     Kind(
         "RPL-001",

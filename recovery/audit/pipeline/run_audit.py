@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 
 def run_audit(request: AuditRequest) -> AuditReport:
-    """Audit the stores. Raise `NotAStore` if a path is no store. Everything wrong in a store is a finding."""
+    """Audit the stores. Everything wrong in a store is a finding, and so is a path that is no store.
+
+    Raise `NotAStore` if none of the paths is a store.
+    """
     started, clock = _now(), time.monotonic()
     meter = ProgressMeter(request.watch)
     stores, replicas = _scan(request, meter)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.audit.cache.part_identity import log_owners
 from recovery.audit.engines.task import TolerantTask
+from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.pipeline import ensemble_file, mismatches
 from recovery.audit.pipeline.merge import ScanResults
 from recovery.audit.pipeline.plan import journal_task, plan
@@ -19,8 +20,11 @@ from recovery.audit.scan import entry_log_ranges
 from recovery.audit.scan.entry_log import ScanLog
 from recovery.audit.snapshot import live_store
 from recovery.audit.snapshot.inventory import check_is_a_store, take_inventory
+from recovery.audit.snapshot.readable_files import ReadableDirectory, find_unreadable
 from recovery.directory.layout import Layout
+from storage.disk import filenames
 from storage.disk.posix import PosixDirectory
+from storage.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +58,7 @@ class ScanJob:
     def __init__(self, request: AuditRequest, held: ExitStack, meter: ProgressMeter) -> None:
         self._request = request
         self._meter = meter
-        self._inventories = [self._inventory(path, held) for path in _paths(request)]
+        self._inventories = self._all_inventories(held)
         self._results = [ScanResults(inventory) for inventory in self._inventories]
         self._caching_engine = _caching_engine(request, self._inventories)
         self._engine = self._caching_engine or request.engine
@@ -86,13 +90,43 @@ class ScanJob:
 
     # ── snapshot ─────────────────────────────────────────────────────────────────────────────────────────
 
+    def _all_inventories(self, held: ExitStack) -> list[StoreInventory]:
+        """Return the inventory of each store, and an empty one for a path that is none.
+
+        Raise the error of the first path if there is no store at all.
+        """
+        found: list[StoreInventory] = []
+        errors: list[StoreError | OSError] = []
+        paths = _paths(self._request)
+        for path in paths:
+            try:
+                found.append(self._inventory(path, held))
+            except (StoreError, OSError) as error:
+                errors.append(error)
+                found.append(self._empty_inventory(path, error, held))
+        if len(errors) == len(paths):
+            raise errors[0]
+        return found
+
+    def _empty_inventory(self, path: str, error: StoreError | OSError, held: ExitStack) -> StoreInventory:
+        """Return the inventory of a path that cannot be audited: it holds nothing, and a finding says why."""
+        root = Path(held.enter_context(TemporaryDirectory(prefix="ledgerstore-audit-")))
+        for name in (filenames.JOURNAL_DIRECTORY, filenames.LEDGER_DIRECTORY):
+            (root / name / filenames.CURRENT).mkdir(parents=True)
+        empty = self._inventory(str(root), held)
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        finding = KINDS["DIR-005"].at(store=path, detail=why)
+        return replace(empty, store=path, inventory_findings=(finding,), not_covered=())
+
     def _inventory(self, path: str, held: ExitStack) -> StoreInventory:
         # An absolute path, because executors of a cluster have other working directories.
-        layout = Layout(PosixDirectory(Path(path).absolute()))
-        check_is_a_store(layout)
+        root = Path(path).absolute()
+        check_is_a_store(Layout(PosixDirectory(root)))
+        unreadable = find_unreadable(Layout(PosixDirectory(root)))
+        layout = Layout(ReadableDirectory(root, unreadable))
         scratch = held.enter_context(TemporaryDirectory(prefix="ledgerstore-audit-"))
         still = held.enter_context(live_store.take_snapshot(layout, Path(scratch)))
-        return take_inventory(path, layout, still, self._request.policy)
+        return take_inventory(path, layout, still, self._request.policy, unreadable)
 
     # ── scan ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -38,7 +38,7 @@ def write(report: AuditReport, directory: Path) -> Path:
 
 def _table(table: pa.Table, path: Path) -> None:
     with _draft_of(path) as draft:
-        pq.write_table(table, draft, compression="zstd")
+        pq.write_table(table, draft.absolute(), compression="zstd")
 
 
 def _text(text: str, path: Path) -> None:

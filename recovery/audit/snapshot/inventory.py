@@ -30,7 +30,7 @@ from recovery.directory.layout import has_our_files, load_store_id, store_id_of
 from recovery.directory.orphans import newest_foreign_journal
 from recovery.rebuild.entry_log_chain import in_creation_order
 from storage.checkpoint.mark import newest_named
-from storage.checkpoint.mark_format import BOOKIE_SIZE, Mark
+from storage.checkpoint.mark_format import BOOKIE_SIZE, EmptyMark, Mark
 from storage.disk import cookie, filenames
 from storage.disk.cookie import NoCookie
 from storage.disk.cookie_format import Cookie
@@ -135,9 +135,11 @@ class StoreInventory:
     not_covered: tuple[str, ...]
 
 
-def take_inventory(store: str, layout: Layout, held: StoreSnapshot, policy: DigestPolicy) -> StoreInventory:
-    """Return what the directory contains. Raise `NotAStore` if it is no store. Damage becomes a finding."""
-    return _InventoryTaker(store, layout, held, policy).run()
+def take_inventory(
+    store: str, layout: Layout, held: StoreSnapshot, policy: DigestPolicy, unreadable: Mapping[str, str]
+) -> StoreInventory:
+    """Return what the directory contains, without the `unreadable` paths. Damage becomes a finding."""
+    return _InventoryTaker(store, layout, held, policy).run(unreadable)
 
 
 class _InventoryTaker:
@@ -151,7 +153,9 @@ class _InventoryTaker:
         self._findings: list[Finding] = []
         self._not_covered: list[str] = list(held.notes)
 
-    def run(self) -> StoreInventory:
+    def run(self, unreadable: Mapping[str, str]) -> StoreInventory:
+        for path, why in unreadable.items():
+            self._add_finding("DIR-004", file=path.rpartition("/")[2], detail=why)
         mark, state = self._held.mark, self._held.state
         rule = self._rule(mark, state)
         owner = self._owner(rule.authority)
@@ -302,6 +306,17 @@ class _InventoryTaker:
         """Report a mark in a bookie's format. A bookie that was killed before its first journal leaves no
         other trace.
         """
+        if isinstance(mark, EmptyMark) and has_our_files(self._layout):
+            detail = (
+                "empty: a bookie was killed while it wrote the file, or the file was cut; an opening replays"
+            )
+            self._add_finding(
+                "MRK-001",
+                severity=Severity.WARNING,
+                file=filenames.LAST_MARK,
+                offset=0,
+                detail=f"{detail} every journal",
+            )
         if isinstance(mark, Mark) and mark.trailer is None and has_our_files(self._layout):
             detail = "in a bookie's format: a bookie has run in this store, or the file lost its end"
             self._add_finding(

@@ -12,6 +12,7 @@ directory, except that the links of an audit that was killed are removed.
 
 from __future__ import annotations
 
+import errno
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,7 +204,12 @@ class _SnapshotTaker:
     # ── the index ────────────────────────────────────────────────────────────────────────────────────
 
     def _copy(self) -> _CopiedIndex:
-        copied = index_copy.copy_verified(self._layout.ledgers, self._into)
+        try:
+            copied = index_copy.copy_verified(self._layout.ledgers, self._into)
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                raise
+            return _CopiedIndex(Damaged(0, Flaw.UNREADABLE, error.strerror or str(error)))
         return _read_copy(copied) if isinstance(copied, Path) else _CopiedIndex(copied)
 
 

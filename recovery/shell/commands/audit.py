@@ -136,7 +136,14 @@ def command(
     if resume and out is None:
         raise click.UsageError("--resume needs --out, the directory of the audit to continue")
     order = AuditOrder(
-        stores, replicas, engine_options, passwords, report_directory(out), since, (reread or 0) / 100, resume
+        stores,
+        replicas,
+        engine_options,
+        passwords,
+        report_directory(out, stores),
+        since,
+        (reread or 0) / 100,
+        resume,
     )
     report = run_audit(order)
     _show_report(report, Form.JSON if is_json else Form.TABLE)
@@ -199,16 +206,21 @@ class AuditOrder(NamedTuple):
     is_resumed: object
 
 
-def report_directory(out: str | None) -> Path:
+def report_directory(out: str | None, stores: tuple[str, ...]) -> Path:
     """Return the directory of the report.
 
     Check before the audit, which may take hours, that it can be made.
     """
     now = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
     chosen = Path(out or f"audit-{now}")
+    if "://" in (out or ""):
+        raise CannotDo(f"the report is written into a local directory, and {out} is none")
     nearest = next(path for path in (chosen, *chosen.absolute().parents) if path.exists())
     if not nearest.is_dir():
         raise CannotDo(f"not a directory: {nearest}")
+    for store in stores:
+        if chosen.resolve().is_relative_to(Path(store).resolve()):
+            raise CannotDo(f"the report would be written into the store {store}: choose another --out")
     return chosen
 
 
@@ -217,8 +229,9 @@ def run_audit(order: AuditOrder) -> AuditReport:
     from recovery.audit.report import writer
     from storage.errors import StoreError
 
-    for path in order.paths:
-        check_exists(path)
+    # One of several paths may be a disk that is not mounted, which the report says.
+    if len(order.paths) == 1 and order.replicas is None:
+        check_exists(order.paths[0])
     try:
         with termination_as_interrupt():
             report = _audit_report(order)

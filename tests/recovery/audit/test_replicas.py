@@ -212,6 +212,20 @@ def test_a_range_of_one_residue_is_found(cluster: Cluster) -> None:
     assert summary_of(report) == [("RPL-001", ERROR, "bk3", SUMS, 23, 38, 6)]
 
 
+def test_a_store_that_is_gone_holds_no_copy(cluster: Cluster) -> None:
+    cluster.add()
+    for store in cluster.stores.values():
+        store.close()
+    (cluster.place / "bk3").rename(cluster.place / "lost")
+    looked = run_audit(AuditRequest((), replicas=cluster.replicas))
+    assert looked.replicas is not None
+    assert {one[0]: one[2] for one in summary_of(looked.replicas)} == {"RPL-001": "bk3"}
+    assert looked.replicas.stores["bk3"].held == 0
+    assert [(Path(one.store).name, one.kind) for one in looked.findings if one.kind != "RPL-001"] == [
+        ("bk3", "DIR-005")
+    ]
+
+
 def test_a_store_that_lost_everything_is_found_without_reading_again(cluster: Cluster) -> None:
     cluster.add(skip=lambda name, ledger, _: name == "bk3" and ledger != OPEN)
     report = cluster.at_rest()

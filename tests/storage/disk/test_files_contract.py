@@ -16,7 +16,7 @@ from storage.disk.posix import PosixDirectory
 from storage.errors import AlreadyOpen, StoreLocked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from storage.disk.files import Directory
@@ -588,3 +588,15 @@ def test_a_lock_that_another_thread_takes_or_releases_meanwhile_is_this_process_
                 posix.lock(path.name)
         for one in taken:
             one.close()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "0.log")
+    before = set(os.listdir("/dev/fd"))  # noqa: PTH208 - names are wanted, not paths
+    with pytest.raises(OSError, match="not a regular file") as caught:
+        PosixDirectory(tmp_path).open("0.log")
+    assert caught.value.filename == str(tmp_path / "0.log")
+    assert set(os.listdir("/dev/fd")) == before  # noqa: PTH208 - names are wanted, not paths

@@ -104,6 +104,15 @@ def test_without_out_the_report_has_the_time_in_its_name(
     assert re.fullmatch(r"audit-\d{8}T\d{6}Z", place.name)
 
 
+def test_a_directory_for_the_report_may_have_a_colon(
+    made: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("audit", made[0], "--out", "gs:monday")
+    assert done.exit_code == 0, done.output
+    assert summary(tmp_path / "gs:monday")["sound"] is True
+
+
 # ── --since and --resume ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -212,7 +221,7 @@ def test_bad_usage(arguments: tuple[str, ...]) -> None:
     assert run("audit", *arguments).exit_code == 2
 
 
-@pytest.mark.parametrize("what", ["nowhere", "empty", "since", "out", "replicas"])
+@pytest.mark.parametrize("what", ["nowhere", "empty", "since", "out", "uri", "store", "replicas"])
 def test_impossible_requests_end_with_3_and_one_line(
     made: tuple[Path, Path], tmp_path: Path, what: str
 ) -> None:
@@ -224,6 +233,8 @@ def test_impossible_requests_end_with_3_and_one_line(
         "empty": (tmp_path / "empty", *out),
         "since": (made[0], *out, "--since", tmp_path / "empty"),
         "out": (made[0], "--out", tmp_path / "file" / "report"),
+        "uri": (made[0], "--out", "s3a://bucket/report"),
+        "store": (*made, "--out", made[1] / "report"),
         "replicas": ("--replicas", tmp_path / "file", *out),
     }
     done = run("audit", *calls[what])
