@@ -46,7 +46,7 @@ POLL_MAX_S = 3600.0
 """The longest wait of a long poll, whatever the client asks for."""
 
 _BATCH_OVERHEAD = 24 + 8 + 4
-"""The size of a batch besides its entries, as BookKeeper counts it."""
+"""The size of the frame of a batch, with its length word, besides the entries."""
 _ENTRY_OVERHEAD = 4
 
 
@@ -59,8 +59,10 @@ class Requests:
         disk_space: Callable[[], tuple[int, int]],
         clock: Callable[[], float],
         batch_size_max: int,
+        frame_size_max: int,
     ) -> None:
         """`disk_space` returns the size of the disk and its free bytes. `clock` is `time.time`."""
+        self._frame_size_max = frame_size_max
         self._clock = clock
         self._bookie = bookie
         self._disk_space = disk_space
@@ -86,7 +88,9 @@ class Requests:
             case LongPoll():
                 return await self._poll(request)  # its wait, if it asks for one, is over
             case BatchRead():
-                return await call(partial(_read_batch, bookie, request, self._batch_size_max))
+                # A client says how large a frame it takes. One that does not say it has probably our limit.
+                wanted = request.size_max if request.size_max > 0 else self._frame_size_max
+                return await call(partial(_read_batch, bookie, request, min(wanted, self._batch_size_max)))
             case WriteLac(ledger_id, _, master_key, packet):
                 await call(partial(bookie.set_explicit_lac, ledger_id, packet, master_key))
                 return CodeAnswer(Code.OK)
@@ -160,8 +164,6 @@ def _read_batch(bookie: Bookie, request: BatchRead, size_max: int) -> Answer:
         if request.master_key is None:
             return CodeAnswer(Code.UNAUTHORIZED)
         bookie.fence(request.ledger_id, request.master_key)
-    if 0 < request.size_max < size_max:
-        size_max = request.size_max
     entries, size = [bookie.read(request.ledger_id, request.first_entry_id)], _BATCH_OVERHEAD
     size += _ENTRY_OVERHEAD + len(entries[0])
     while request.count_max <= 0 or len(entries) < request.count_max:

@@ -412,7 +412,13 @@ class BookieServer:
         self._turns = asyncio.Semaphore(CALLS_MAX)
         self._unsent = 0
         self._reads = Reads(bookie, call_soon, self.run, self._turns, self.traffic, self._waits_for_adds)
-        self._requests = Requests(bookie, self.disk_space, time.time, self.limits.batch_size_max)
+        self._requests = Requests(
+            bookie,
+            self.disk_space,
+            time.time,
+            self.limits.batch_size_max,
+            self.limits.connection.frame_size_max,
+        )
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:

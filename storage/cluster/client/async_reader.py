@@ -195,5 +195,6 @@ class _Following:
 
     async def stop(self) -> None:
         self._machine.stop()
+        self._driver.stop()
         self._watch.cancel()
         await asyncio.gather(self._watch, return_exceptions=True)

@@ -168,7 +168,8 @@ class BookieLink(asyncio.Protocol):
             self._end(number, NoAnswer("timed out"))
         if self._v2 is not None and len(self._v2) - len(self._calls) > _ENDED_V2_CALLS_MAX:
             self._refuse("it leaves too many requests without an answer")
-        if self._calls:
+        # A call that came after one of these has set the timer already.
+        if self._calls and self._timer is None:
             self._timer = self._loop.call_later(self._limits.call_timeout_s / 4, self._check_deadlines)
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────
@@ -235,6 +236,9 @@ class BookieLink(asyncio.Protocol):
             self._v2.clear()
         self._out.clear()
         self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._calls:
             self._connections.note_failure(self.bookie)
         for number in list(self._calls):
@@ -246,9 +250,6 @@ class BookieLink(asyncio.Protocol):
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
             self._opening = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._transport is not None:
             self._transport.abort()
         self._fail(_CLOSED)

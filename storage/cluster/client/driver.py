@@ -31,6 +31,7 @@ class MachineDriver:
         """Called with each report of the machine."""
         self.performed: Callable[[], None] = _nothing
         """Called after each event."""
+        self._timers: set[asyncio.TimerHandle] = set()
 
     def future(self) -> asyncio.Future[Versioned[ClusterLedgerMetadata]]:
         return self._loop.create_future()
@@ -46,7 +47,7 @@ class MachineDriver:
                 case ReadMetadata():
                     self._cluster.run(self._read())
                 case Wait(seconds):
-                    self._loop.call_later(seconds, self._waited)
+                    self._wait(seconds)
                 case report:
                     self.report(report)
         self.performed()
@@ -54,8 +55,19 @@ class MachineDriver:
     def _answered(self, token: Token, answer: BookieAnswer) -> None:
         self.perform(self._machine.answered(token, answer))
 
-    def _waited(self) -> None:
-        self.perform(self._machine.waited())
+    def _wait(self, seconds: float) -> None:
+        def end() -> None:
+            self._timers.remove(timer)
+            self.perform(self._machine.waited())
+
+        timer = self._loop.call_later(seconds, end)
+        self._timers.add(timer)
+
+    def stop(self) -> None:
+        """End the waits of a machine that was stopped, which asks for no more of them."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
 
     async def _write(self, write: WriteMetadata) -> None:
         answer = await self._cluster.write_metadata(self._ledger_id, write)

@@ -265,6 +265,27 @@ def test_a_batch_read_returns_entries_up_to_its_limits_or_a_gap(tmp_path: Path) 
     with_bookie(tmp_path / "store", steps)
 
 
+def test_the_frame_of_a_batch_is_never_larger_than_the_client_takes(tmp_path: Path) -> None:
+    limits = ServerLimits(ConnectionLimits(frame_size_max=5000), batch_size_max=20_000)
+
+    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+        for entry_id in range(10):
+            await client.ask(add_of(7, entry_id, bytes(1000)), V2)
+
+        async def frame_size(size_max: int) -> int:
+            client.send(BatchRead(7, 0, 99, 0, size_max), V2)
+            return LENGTH.size + len(await client.body())
+
+        sizes = [await frame_size(size_max) for size_max in range(3000, 6000, 97)]
+        assert all(size <= size_max for size, size_max in zip(sizes, range(3000, 6000, 97), strict=True))
+        (third,) = {size for size in sizes if 3000 < size < 4000}
+        assert (await frame_size(third), await frame_size(third - 1)) == (third, min(sizes))
+        assert await frame_size(0) <= 5000, "a client that does not say what it takes"
+        assert await frame_size(1 << 40) > 5000
+
+    with_bookie(tmp_path / "store", steps, limits)
+
+
 def lac_packet(ledger_id: int, lac: int) -> bytes:
     return entry_format.encode_lac(ledger_id, lac, Digester(DigestType.CRC32C))
 

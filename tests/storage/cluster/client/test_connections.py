@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from played_peer import played_peer
 
-from storage.cluster.client.connections import CallLimits, ConnectionOptions, Connections
+from storage.cluster.client.connections import BookieLink, CallLimits, ConnectionOptions, Connections
 from storage.cluster.client.effects import NoAnswer
 from storage.cluster.metadata.registration import Endpoint
 from storage.cluster.wire import frames, v3
@@ -28,6 +28,33 @@ if TYPE_CHECKING:
 READ = ReadEntry(7, 3)
 FOUND = FoundEntry(b"entry", 3)
 PATIENCE_S = 30.0
+
+
+class Timers:
+    """The timers of connections that the running loop has been asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._waiting: list[asyncio.TimerHandle] = []
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+
+        def noting(delay: float, callback: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
+            if not isinstance(getattr(callback, "__self__", None), BookieLink):
+                return call_later(delay, callback, *arguments)
+
+            def call() -> None:
+                self._waiting.remove(timer)
+                callback(*arguments)
+
+            timer = call_later(delay, call)
+            self._waiting.append(timer)
+            return timer
+
+        monkeypatch.setattr(loop, "call_later", noting)
+
+    def left(self) -> int:
+        """Return how many of them are still to come."""
+        return sum(not one.cancelled() for one in self._waiting)
 
 
 class Calls:
@@ -216,3 +243,35 @@ def test_a_call_that_follows_from_the_close_ends_and_opens_no_connection() -> No
         assert asyncio.all_tasks() == before
 
     with_peer(lambda _: [], steps)
+
+
+def test_a_follower_that_polls_again_after_each_time_out_has_one_timer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def steps(calls: Calls) -> None:
+        ended, timers = asyncio.Event(), Timers(monkeypatch)
+        left: list[int] = []
+
+        def polls_again(answer: BookieAnswer) -> None:
+            assert answer == NoAnswer("timed out")
+            asyncio.get_running_loop().call_soon(lambda: left.append(timers.left()))
+            if len(left) < 4:
+                calls.connections.call("b1", LongPoll(7, -1, 3, 1, wants_entry=True), polls_again)
+            else:
+                ended.set()
+
+        polls_again(NoAnswer("timed out"))
+        await asyncio.wait_for(ended.wait(), PATIENCE_S)
+        assert left[1:4] == [1, 1, 1]
+
+    with_peer(lambda _: [], steps, CallLimits(call_timeout_s=0.04))
+
+
+def test_no_timer_is_left_when_the_connection_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def steps(calls: Calls) -> None:
+        timers = Timers(monkeypatch)
+        found = await calls.call(LongPoll(7, -1, 3, 60_000, wants_entry=True))
+        assert isinstance(found, NoAnswer)
+        assert timers.left() == 0
+
+    with_peer(lambda _: [b"\xff" * 8], steps)
