@@ -109,9 +109,11 @@ class Deletes:
         """Take over what a commit has decided."""
         with self.queue.lock:
             delete_group = self.queue.open
-            for one in deletes:
-                if one.delete_group is None:
-                    delete_group.deletes, one.delete_group = (*delete_group.deletes, one), delete_group
+            new = [one for one in deletes if one.delete_group is None]
+            # No signal handler runs in a thread that commits deletes, so that nothing comes in between.
+            delete_group.deletes = (*delete_group.deletes, *new)
+            for one in new:
+                one.delete_group = delete_group
 
     def flush(self) -> None:
         """Return when everything that was decided before is done, or has failed."""

@@ -516,7 +516,9 @@ class PendingDeletes(Pending):
                 one.state.check_key(one.access)
         # No signal handler runs in the thread that makes deletes, so that nothing comes in between.
         for one in self.deletes:
-            one.join(group)
+            one.exists = one.state.is_held = True
+            one.group = group
+        group.deletes = (*group.deletes, *self.deletes)
         self.group = group
 
 
