@@ -24,7 +24,7 @@ from storage.entrylog.lineage_format import Lineage
 from storage.entrylog.log_set import age_of
 from storage.errors import NO_SPACE
 from storage.runtime.events import LOG
-from storage.runtime.worker import AT_ONCE
+from storage.runtime.worker import AT_ONCE, yield_gil
 
 if TYPE_CHECKING:
     from array import array
@@ -192,6 +192,7 @@ class Reclaimer:
         with self._index.change() as change:
             for (records, before), locations in moved:
                 change.move(records.ledger_id, records.ids, before, locations)
+                yield_gil()
             refusal = self._committed(lambda: change.commit(after), state)
         if refusal is not None:
             # Not left in the log in use, because the next checkpoint would commit the copies with its own

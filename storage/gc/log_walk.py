@@ -24,6 +24,7 @@ from storage.entry.record_format import PREFIX
 from storage.entrylog import format as entrylog_format
 from storage.entrylog.format import DirectPadding, LogFrame, LogFrameKind, LogHeader
 from storage.entrylog.reader import EntryLogReader
+from storage.runtime.worker import yield_gil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +134,9 @@ class _Walker:
         return LogBlock(start, data, runs), at, damage
 
     def _read(self, start: int, size: int) -> memoryview:
-        return memoryview(self._file.read(start, min(size, self._limit - start)))
+        data = memoryview(self._file.read(start, min(size, self._limit - start)))
+        yield_gil()
+        return data
 
     def _split(self, data: memoryview, start: int) -> tuple[list[RecordRun], int, Damaged | None]:
         runs: list[RecordRun] = []

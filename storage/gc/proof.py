@@ -24,7 +24,7 @@ from storage.entry.read_result import Damaged, Flaw
 from storage.entrylog import format as entrylog_format
 from storage.entrylog.log_set import age_of
 from storage.gc.log_walk import RecordRun, walk
-from storage.runtime.worker import AT_ONCE
+from storage.runtime.worker import AT_ONCE, yield_gil
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator
@@ -146,6 +146,7 @@ def account_for_records(
                     kept = next(not_dead(index, dead, log_id, run), None)
                     if kept is not None:
                         return kept
+                yield_gil()
             yield AT_ONCE
     return None
 

@@ -12,6 +12,7 @@ from storage.entry.read_result import Damaged, Flaw
 from storage.entry.record_chunk import COUNT_MAX, SIZE_MAX, RecordChunk
 from storage.entry.verify import EntryBounds
 from storage.gc.log_walk import walk
+from storage.runtime.worker import yield_gil
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -66,6 +67,7 @@ class Victim:
                         yield chunks
                         return
                     found += chunks
+                    yield_gil()
                 yield found
 
     def _live(self, block: LogBlock, run: RecordRun) -> list[SliceChunk] | Damaged:

@@ -25,17 +25,31 @@ Pause = float | None
 AT_ONCE = 0.0
 
 _YIELD_S = 1e-5
-_STEPS_BETWEEN_YIELDS_S = 2e-4
+_BETWEEN_YIELDS_S = 1.5e-4
+
+
+class _LastYield(threading.local):
+    """When the thread has let other threads run last."""
+
+    at = 0.0
+
+
+_last_yield = _LastYield()
 
 
 def yield_gil() -> None:
-    """Let other threads run. Called after each fraction of a millisecond of background work.
+    """Let other threads run, if this one has not for a fraction of a millisecond.
+
+    Background work calls it between any two small pieces. An add that comes back from its sync needs the GIL,
+    so it waits for the rest of such a stretch.
 
     Releasing the GIL for a moment is not enough, because this thread would take it back before another thread
     is awake. That thread would then wait for `sys.getswitchinterval()`, which is forty times as long as a
     sync.
     """
-    sleep(_YIELD_S)
+    if perf_counter() - _last_yield.at > _BETWEEN_YIELDS_S:
+        sleep(_YIELD_S)
+        _last_yield.at = perf_counter()
 
 
 class Worker(Protocol):
@@ -115,7 +129,6 @@ class ThreadWorker:
             self._thread.join()
 
     def _run(self) -> None:
-        yielded = perf_counter()
         try:
             while True:
                 # Cleared before the step, so that a wake-up during the step is not lost.
@@ -127,9 +140,8 @@ class ThreadWorker:
                 pause = self._step()
                 if pause != AT_ONCE:
                     self._woken.wait(pause)
-                elif perf_counter() - yielded > _STEPS_BETWEEN_YIELDS_S:
+                else:
                     yield_gil()
-                    yielded = perf_counter()
         except BaseException as error:
             self._on_failure(error)
 

@@ -484,11 +484,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "After a whole write it writes the empty rest: no byte more, at the same place.",
     ),
     Equivalent(
-        "storage.index.lmdb.environment:_with_pauses:compare.1",
-        "weight > _WEIGHT_MAX → weight >= _WEIGHT_MAX",
-        "How often a commit of the index lets other threads run: it writes the same.",
-    ),
-    Equivalent(
         "storage.commit.pending:_members:swap.1",
         "if group.size <= size_max: if group.entries: yie … oup.entries return ↔ members: "
         "list[PendingEntries] = []",

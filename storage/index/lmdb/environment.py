@@ -43,11 +43,9 @@ _READERS_MAX = 1024  # threads that read at the same moment, in all processes
 _LOCK_SIZE = 128 + 64 * _READERS_MAX  # a head, and a slot for each reader
 _SPARE_READERS = 16
 _MAP_UNIT = 1 << 20
-_WEIGHT_MAX = 512  # entries that are put before the GIL is released
+_BETWEEN_YIELDS = 64  # entries that are changed one by one before other threads may run
 PUT_AGAIN_MAX = 4096
 """If a truncation leaves no more locations than these, they are put again after the removal of all."""
-
-_WEIGHT_OF_A_RUN = 8  # the cost of a run in addition to its entries, in entries
 
 # LMDB's errors for a damaged file. All others come from the system.
 _DAMAGE = (
@@ -377,14 +375,10 @@ class LmdbEnvironment:
 
 
 def _with_pauses(runs: Sequence[_Run]) -> Iterator[_Run]:
-    """Yield the runs, and let other threads run after every few hundred entries."""
-    weight = 0
+    """Yield the runs, and let other threads run in between."""
     for run in runs:
         yield run
-        weight += _WEIGHT_OF_A_RUN + len(run.entry_ids)
-        if weight > _WEIGHT_MAX:
-            yield_gil()
-            weight = 0
+        yield_gil()
 
 
 def _move(transaction: lmdb.Transaction[bytes], move: LocationMove) -> None:
@@ -393,12 +387,14 @@ def _move(transaction: lmdb.Transaction[bytes], move: LocationMove) -> None:
     cursor = transaction.cursor()
     if not cursor.set_key(key):
         return  # the ledger was deleted meanwhile
-    exchange = _exchange_of(cursor)
+    exchange, find = _exchange_of(cursor), cursor.set_key_dup
     before = index_format.encode_values(move.entry_ids, move.before)
     after = index_format.encode_values(move.entry_ids, move.after)
-    for old, new in zip(before, after, strict=True):
-        if cursor.set_key_dup(key, old):
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        if find(key, old):
             exchange(transaction, cursor, key, new)
+        if number % _BETWEEN_YIELDS == 0:
+            yield_gil()
 
 
 def _put(transaction: lmdb.Transaction[bytes], run: LocationRun) -> bool:
@@ -480,7 +476,7 @@ def _remove_before(transaction: lmdb.Transaction[bytes], key: bytes, entry_id: i
     while index_format.split_value(cursor.value())[0] < entry_id:
         cursor.delete()
         removed += 1
-        if removed % _WEIGHT_MAX == 0:
+        if removed % _BETWEEN_YIELDS == 0:
             yield_gil()
 
 

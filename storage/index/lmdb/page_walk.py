@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     _Known = Callable[[Iterable[int]], set[int]]
 
 FIRST_PAGE = 2  # after the two meta pages
-_PAGES_BETWEEN_YIELDS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +159,7 @@ class _PageWalk:
         return numbers - known
 
     def _read(self, number: int) -> bytes:
-        if len(self._found.sums) % _PAGES_BETWEEN_YIELDS == 0:
-            yield_gil()
+        yield_gil()
         page = self._file.read(number * self._page_size, self._page_size)
         if len(page) < self._page_size:
             self._fail(number, "the file ends before it")

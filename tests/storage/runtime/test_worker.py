@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import threading
 import weakref
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from store_internals import idle_threads
 
-from storage.runtime.worker import AT_ONCE, Pause, ThreadPool, ThreadWorker, begin_thread
+from storage.runtime import worker as worker_module
+from storage.runtime.worker import AT_ONCE, Pause, ThreadPool, ThreadWorker, begin_thread, yield_gil
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Steps:
@@ -185,3 +191,17 @@ def test_begin_thread_makes_one_call_in_a_thread_of_its_own() -> None:
     call.may_end.set()
     call.thread.join(10)
     assert not call.thread.is_alive()
+
+
+def test_background_work_lets_other_threads_run_once_in_each_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept_at = [1e6], list[float]()
+    monkeypatch.setattr(worker_module, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(worker_module, "sleep", lambda _: slept_at.append(now[0]))
+    began = now[0]
+    for _ in range(1000):  # a millisecond of small pieces
+        yield_gil()
+        now[0] += 1e-6
+    pauses = [round((one - began) * 1e6) for one in slept_at]
+    assert pauses[0] == 0
+    assert all(100 <= later - one <= 200 for one, later in pairwise(pauses))
+    assert 5 <= len(pauses) <= 10
