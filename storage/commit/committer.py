@@ -381,9 +381,10 @@ class Committer:
             # 4. Show it: readers see an entry when the end of its ledger includes it.
             for run in runs:
                 state, last_id = run.state, run.last_id
-                if state.end.entry_id == NO_ENTRY:
+                end_id = state.end.entry_id
+                if end_id == NO_ENTRY:
                     self._settle_first(state, active)
-                if last_id >= state.end.entry_id:
+                if last_id > end_id or (last_id == end_id and state.is_left(last_id)):
                     state.end = _new_tuple(LedgerEnd, (last_id, run.length))
                 if run.confirmed > state.lac_seen:
                     state.lac_seen = run.confirmed
@@ -555,7 +556,10 @@ class Committer:
     def _erase(self, erasure: Erasure) -> None:
         """Hide from readers what is durably gone, and forget deleted ledgers."""
         for ledger_id in erasure.truncated:
-            self._metadata.hide_truncated(ledger_id)
+            truncation, state = self._metadata.hide_truncated(ledger_id), self._states.known(ledger_id)
+            if truncation is not None and state is not None:
+                with self.queue.lock:
+                    state.truncate(truncation)
         erasure.is_durable = True
         if erasure.rows:
             self._metadata.hide_deleted(erasure.rows)

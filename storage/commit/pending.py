@@ -243,6 +243,8 @@ class PendingEntries(Pending):
         state, size = self.state, len(headers) + sum(map(len, payloads))
         _, first_id, confirmed, length = head
         last_id = first_id + len(payloads) - 1
+        # If the last entry is added again, the newer copy counts: a reopening goes on from its length too.
+        is_last = last_id >= state.next_id or (last_id == state.next_id - 1 and state.is_left(last_id))
         # From here on no call, as in `join`.
         self.first_id, self.last_id = first_id, last_id
         self.headers, self.payloads = headers, payloads
@@ -254,8 +256,7 @@ class PendingEntries(Pending):
         group.size += size
         if self.future is not None:
             group.has_futures = True
-        # If the last entry is added again, the newer copy counts: a reopening goes on from its length too.
-        if last_id >= state.next_id - 1:
+        if is_last:
             state.next_id, state.next_length = last_id + 1, length
         if self.access is not state.admitted:
             if facts is not state.facts:

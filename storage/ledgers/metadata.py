@@ -333,15 +333,16 @@ class LedgerMetadata:
                 raise
             return True
 
-    def hide_truncated(self, ledger_id: int) -> None:
+    def hide_truncated(self, ledger_id: int) -> Truncation | None:
         """Hide the entries before the ledger's durable truncation, so that no reader finds them.
 
-        Only the leader of a commit may call this, because tables change.
+        Return the truncation; `None` if the ledger was deleted meanwhile. Only the leader of a commit may
+        call this, because tables change.
         """
         with self._lock:
             row = self._known.get(ledger_id)
             if row is None or row.truncation is None:
-                return  # the ledger was deleted meanwhile
+                return None
             # The index before the cache and the tables, because a reader that does not find an entry there
             # asks the index.
             self._index.truncate(ledger_id, row.first_entry_id)
@@ -350,6 +351,7 @@ class LedgerMetadata:
             self._slot.tables.truncate(ledger_id, row.first_entry_id)
             # The next checkpoint removes the locations.
             self._slot.tables.active.put_row(row)
+            return row.truncation
 
     def hide_all_truncated(self) -> None:
         """Hide the entries that were truncated earlier. For an opening, which replaces index and tables."""

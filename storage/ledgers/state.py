@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from storage.entry.credentials import Access
-    from storage.entry.ledger_record import LedgerRecord
+    from storage.entry.ledger_record import LedgerRecord, Truncation
 
 
 class LedgerEnd(NamedTuple):
@@ -115,6 +115,19 @@ class LedgerState:
         self.facts = facts
         self.is_claimed = self.end != EMPTY or facts.makes_a_ledger
         self.admitted = None
+
+    def truncate(self, truncation: Truncation) -> None:
+        """Note a durable truncation. If no entry is left, the ledger goes on as the truncation says."""
+        self.facts = replace(self.facts, truncation=truncation)
+        # The last entry may have been added again, with another length, since the truncation was made.
+        if self.next_id == truncation.first:
+            self.next_length = truncation.length
+        if self.end.entry_id == truncation.first - 1:
+            self.end = LedgerEnd(self.end.entry_id, truncation.length)
+
+    def is_left(self, entry_id: int) -> bool:
+        """Return whether no truncation includes the entry: no opening finds one that it includes."""
+        return self.facts.truncation is None or entry_id >= self.facts.truncation.first
 
     # ── who may add ──────────────────────────────────────────────────────────────────────────────────
     #

@@ -24,8 +24,9 @@ from recovery.crashlab import (
     When,
 )
 from storage.disk import filenames
-from storage.entry.digest import master_key
-from storage.entry.model import Entry
+from storage.entry import format as entry_format
+from storage.entry.digest import Digester, master_key
+from storage.entry.model import DigestType, Entry
 from storage.errors import (
     CorruptionError,
     DiskFull,
@@ -487,6 +488,35 @@ def entry_bytes_of(store: Store, entry_id: int) -> bytes:
     other = Site().open()
     other.ledger(1).append_many(ALL)
     return other.bookie.read(1, entry_id)
+
+
+@endings
+def test_the_length_goes_on_from_the_truncation_if_the_last_entry_is_added_again(
+    ending: Callable[[Site, Store], Store],
+) -> None:
+    site = Site()
+    store = in_the_table(site)
+    store.ledger(1).truncate(COUNT)
+    again = Entry(1, COUNT - 1, COUNT - 2, 10 * COUNT, b"x")
+    store.bookie.recover(entry_format.encode(again, Digester(DigestType.CRC32C)), master_key(b""))
+    # The copy is truncated, so that no opening finds it. What comes next must not count from it either.
+    store.ledger(1).append(b"more")
+    assert store.ledger(1).read(COUNT).length == len(b"".join(ALL)) + 4
+    store.ledger(1).truncate(COUNT + 1)
+    store.bookie.recover(entry_format.encode(again, Digester(DigestType.CRC32C)), master_key(b""))
+    store = ending(site, store)
+    store.ledger(1).append(b"more")
+    assert store.ledger(1).read(COUNT + 1).length == len(b"".join(ALL)) + 8
+
+
+def test_an_entry_that_a_truncation_overtakes_in_one_group_does_not_count_either() -> None:
+    site = Site()
+    store = in_the_table(site)
+    again = Entry(1, COUNT - 1, COUNT - 2, 10 * COUNT, b"x")
+    store.bookie.defer(entry_format.encode(again, Digester(DigestType.CRC32C)), master_key(b""))
+    store.ledger(1).truncate(COUNT)  # commits both
+    store.ledger(1).append(b"more")
+    assert store.ledger(1).read(COUNT).length == len(b"".join(ALL)) + 4
 
 
 # ── the last add confirmed ───────────────────────────────────────────────────────────────────────────────

@@ -387,11 +387,11 @@ def _move(transaction: lmdb.Transaction[bytes], move: LocationMove) -> None:
     cursor = transaction.cursor()
     if not cursor.set_key(key):
         return  # the ledger was deleted meanwhile
-    exchange, find = _exchange_of(cursor), cursor.set_key_dup
+    exchange = _exchange_of(cursor)
     before = index_format.encode_values(move.entry_ids, move.before)
     after = index_format.encode_values(move.entry_ids, move.after)
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
-        if find(key, old):
+        if cursor.set_key_dup(key, old):
             exchange(transaction, cursor, key, new)
         if number % _BETWEEN_YIELDS == 0:
             yield_gil()
