@@ -366,11 +366,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "How many buffers are joined for one write: the same bytes are written at the same places.",
     ),
     Equivalent(
-        "storage.index.lmdb.environment:_with_pauses:number.3",
-        "0 → 1",
-        "When other threads may run: the same changes are made in the same order.",
-    ),
-    Equivalent(
         "storage.disk.posix:_Descriptor.close:number.1",
         "1 → 2",
         "Any negative number says that there is no descriptor.",
