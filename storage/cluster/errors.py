@@ -22,6 +22,10 @@
     ├── bookies failing
     │   ├── NotEnoughBookies      so many bookies cannot be found
     │   ├── EnsembleChangesExhausted   bookies fail again and again
+    │   ├── AddQuorumTimeout      an entry has too few copies for too long
+    │   ├── ForceIncomplete       a bookie has not forced the entries of a ledger
+    │   ├── EntriesNotForced      a bookie that may have lost entries ends a writer with deferred syncs
+    │   ├── LastAddConfirmedUnknown   too few bookies say what is confirmed
     │   ├── RecoveryIncomplete    bookies do not answer, so the end of the ledger is not known
     │   ├── CopiesUnreadable      no copy of an entry can be read, and it is not certainly missing
     │   └── LedgerCutShort        the closed ledger ends before an entry that was shown to a reader
@@ -230,6 +234,54 @@ class EnsembleChangesExhausted(ClusterError):
     ledger_id: int
     changes: int
     text = "ledger {ledger_id}: {changes} changes of the ensemble, and no entry was acknowledged meanwhile"
+
+
+class AddQuorumTimeout(ClusterError):
+    """An entry did not get Qa copies within the time that the writer's limits give it."""
+
+    code = -21
+    ledger_id: int
+    entry_id: int
+    timeout_s: float
+    text = "ledger {ledger_id}: entry {entry_id} has too few copies after {timeout_s:g} s"
+
+
+class ForceIncomplete(ClusterError):
+    """Entries of a ledger with deferred syncs are not confirmed. `reasons` are by bookie."""
+
+    code = -12
+    ledger_id: int
+    last_entry: int
+    reasons: dict[str, str]
+
+    def __str__(self) -> str:
+        each = ", ".join(f"{bookie}: {reason}" for bookie, reason in self.reasons.items())
+        return f"ledger {self.ledger_id}: entries up to {self.last_entry} are not forced ({each})"
+
+
+class EntriesNotForced(ClusterError):
+    """A bookie has failed that has acknowledged entries which were not forced, so the writer has ended."""
+
+    code = -12
+    ledger_id: int
+    bookie: str
+    last_forced: int
+    text = (
+        "ledger {ledger_id}: bookie {bookie} has failed, and may have lost entries after {last_forced}, "
+        "which were not forced: this writer adds no more (`take_over` keeps what it finds)"
+    )
+
+
+class LastAddConfirmedUnknown(ClusterError):
+    """Too few bookies of a ledger have answered, or have good copies. `reasons` are by bookie."""
+
+    code = -10
+    ledger_id: int
+    reasons: dict[str, str]
+
+    def __str__(self) -> str:
+        each = ", ".join(f"{bookie}: {reason}" for bookie, reason in self.reasons.items())
+        return f"the last add confirmed of ledger {self.ledger_id} is not known ({each})"
 
 
 class RecoveryIncomplete(ClusterError):

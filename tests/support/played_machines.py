@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from storage.cluster.client.deferred_writer import DeferredLedgerWriter
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.client.effects import AddsAcknowledged, NoAnswer, ReadMetadata, Send, Wait, WriteMetadata
 from storage.cluster.client.entries import entry_codec
@@ -16,7 +17,7 @@ from storage.cluster.metadata.ledger import ClusterLedgerMetadata, LedgerSegment
 from storage.cluster.metadata.update import Versioned
 from storage.cluster.metadata.znodes import Unknown, Written
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import AddEntry, CodeAnswer, FoundEntry
+from storage.cluster.wire.messages import AddEntry, CodeAnswer, ForceLedger, FoundEntry
 from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class PlayedMachine:
 
     # ── bookies ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _answer(self, send: Send, answer: BookieAnswer) -> None:
+    def answer_send(self, send: Send, answer: BookieAnswer) -> None:
         self.sends.remove(send)
         self._take(self._machine.answered(send.token, answer))
 
@@ -75,10 +76,10 @@ class PlayedMachine:
 
     def answer(self, entry_id: int, bookie: str, code: Code = Code.OK) -> None:
         """Answer the oldest unanswered copy of an entry at a bookie."""
-        self._answer(self._copy(entry_id, bookie), CodeAnswer(code))
+        self.answer_send(self._copy(entry_id, bookie), CodeAnswer(code))
 
     def lose_answer(self, entry_id: int, bookie: str) -> None:
-        self._answer(self._copy(entry_id, bookie), NoAnswer("timed out"))
+        self.answer_send(self._copy(entry_id, bookie), NoAnswer("timed out"))
 
     def store(self, entry_id: int, *bookies: str) -> None:
         for bookie in bookies:
@@ -92,7 +93,7 @@ class PlayedMachine:
             if not isinstance(one.request, AddEntry)
             and (one.token.entry_id, one.bookie) == (entry_id, bookie)
         )
-        self._answer(send, FoundEntry(answer, entry_id) if isinstance(answer, bytes) else answer)
+        self.answer_send(send, FoundEntry(answer, entry_id) if isinstance(answer, bytes) else answer)
 
     # ── metadata ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,9 +167,15 @@ class PlayedMachine:
 class PlayedWriter(PlayedMachine):
     """The writer of a new ledger at b1, b2 and so on. The spare bookies follow these in number."""
 
-    def __init__(self, quorums: Quorums = USUAL, spares: int = 2, limits: WriterLimits | None = None) -> None:
+    def __init__(
+        self,
+        quorums: Quorums = USUAL,
+        spares: int = 2,
+        limits: WriterLimits | None = None,
+        kind: type[LedgerWriter] = LedgerWriter,
+    ) -> None:
         node = Versioned(open_metadata(quorums), 0)
-        self.machine = LedgerWriter(ENTRIES, node, candidates(quorums.ensemble + spares), 1, limits)
+        self.machine = kind(ENTRIES, node, candidates(quorums.ensemble + spares), 1, limits)
         super().__init__(self.machine, node)
 
     def add(self, *payloads: bytes) -> None:
@@ -176,6 +183,16 @@ class PlayedWriter(PlayedMachine):
 
     def close(self) -> None:
         self._take(self.machine.close())
+
+    def at(self, now: float) -> None:
+        """Let the machine look at the time."""
+        self._take(self.machine.check_time(now))
+
+    def tell_confirmed(self) -> None:
+        self._take(self.machine.tell_confirmed())
+
+    def lose_connection(self, bookie: str) -> None:
+        self._take(self.machine.connection_lost(bookie))
 
     def use_bookies(self, *names: str) -> None:
         """Let these bookies be the ones that take adds."""
@@ -186,6 +203,23 @@ class PlayedWriter(PlayedMachine):
         return [
             (one.first_entry, one.last_entry) for one in self.reports if isinstance(one, AddsAcknowledged)
         ]
+
+
+class PlayedDeferredWriter(PlayedWriter):
+    """The writer of a new ledger with deferred syncs."""
+
+    def __init__(self, quorums: Quorums = USUAL, spares: int = 2) -> None:
+        super().__init__(quorums, spares, kind=DeferredLedgerWriter)
+        assert isinstance(self.machine, DeferredLedgerWriter)
+        self.deferred = self.machine
+
+    def force(self) -> None:
+        self._take(self.deferred.force())
+
+    def answer_force(self, *bookies: str, answer: BookieAnswer = CodeAnswer(Code.OK)) -> None:  # noqa: B008
+        for bookie in bookies:
+            forces = (one for one in self.sends if isinstance(one.request, ForceLedger))
+            self.answer_send(next(one for one in forces if one.bookie == bookie), answer)
 
 
 class PlayedRecoverer(PlayedMachine):
@@ -222,4 +256,4 @@ class PlayedTailer(PlayedMachine):
 
     def poll_answer(self, answer: BookieAnswer) -> None:
         """Answer the poll that is under way."""
-        self._answer(self.sends[-1], answer)
+        self.answer_send(self.sends[-1], answer)

@@ -10,6 +10,7 @@ source, so that a simulator can play each order of events, and play it again (`r
     metadata_change   a change of the ledger's metadata: compare, write, and what a lost answer means
     copies            the entries under way: which copy was sent where, and which of them count
     writer            the life of an open ledger
+    deferred_writer   the same with deferred syncs: only a force confirms
     recoverer         the take-over of a ledger: fence it, find its end, close it
     reader            one entry from its copies, and the last add confirmed
     tailer            a ledger that is still written to

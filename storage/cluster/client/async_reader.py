@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from storage.cluster.client.distribution import quorums_of
 from storage.cluster.client.driver import MachineDriver, settle
 from storage.cluster.client.effects import FollowEnded, ShowEntry
-from storage.cluster.client.reader import EntryRead, NotThere
+from storage.cluster.client.reader import EntryRead, LacRead, NotThere
 from storage.cluster.client.tailer import LedgerTailer
 from storage.cluster.errors import (
     ClientClosed,
@@ -54,6 +54,11 @@ class AsyncLedgerReader:
         self._metadata = metadata
         self._quorums = quorums_of(metadata.value)
 
+    def __repr__(self) -> str:
+        state = self.metadata.state.name.lower().replace("_", " ")
+        end = f" after entry {self.metadata.last_entry}" if self.metadata.is_closed else ""
+        return f"<{type(self).__name__} of ledger {self.id}: {state}{end}>"
+
     @property
     def metadata(self) -> ClusterLedgerMetadata:
         """The newest metadata that the reader has read."""
@@ -65,6 +70,30 @@ class AsyncLedgerReader:
         if not self.metadata.is_closed or self.metadata.last_entry is None:
             raise LedgerNotClosed(self.id)
         return self.metadata.last_entry
+
+    async def read_last_add_confirmed(self) -> int:
+        """Return the last add confirmed that the bookies know now; of a closed ledger its last entry.
+
+        It is BookKeeper's `readLastConfirmed`. Raise `LastAddConfirmedUnknown` if too few bookies answer.
+        """
+        await self._newest_version()
+        if self.metadata.is_closed:
+            return self.last_entry
+        read = LacRead(self._entries, self.metadata)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def answered(token: Token, answer: BookieAnswer) -> None:
+            read.answered(token, answer)
+            if read.result is not None:
+                settle(done, None)
+
+        for send in read.begin():
+            self._cluster.call(send, partial(answered, send.token))
+        await done
+        if isinstance(read.result, int):
+            return read.result
+        assert read.result is not None, "it is over"
+        raise read.result
 
     async def read(self, entry_id: int) -> Entry:
         """Return an entry, its digest verified. Of an open ledger it need not be acknowledged.

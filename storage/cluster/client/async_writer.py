@@ -7,10 +7,13 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from storage.cluster.client.deferred_writer import DeferredLedgerWriter
 from storage.cluster.client.driver import MachineDriver, mark_retrieved, refuse, settle
 from storage.cluster.client.effects import (
     AddsAcknowledged,
     AddsFailed,
+    EntriesForced,
+    ForceFailed,
     UnderReplicated,
     WriterClosed,
     WriterLost,
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from storage.cluster.client.cluster import AsyncCluster
     from storage.cluster.client.effects import Effect
     from storage.cluster.client.placement import Candidates
-    from storage.cluster.client.writer import LedgerWriter
+    from storage.cluster.client.writer import LedgerWriter, WriterLimits
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.cluster.metadata.update import Versioned
 
@@ -46,6 +49,18 @@ class AsyncLedgerWriter:
         """Callers that wait for room, or for the adds under way."""
         self._closed: asyncio.Future[Versioned[ClusterLedgerMetadata]] = self._driver.future()
         self._closed.add_done_callback(mark_retrieved)
+        self._forces: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Callers that wait until the entries up to one are forced, in the order of these entries."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._told_at = self._loop.time()
+        self._tick_s = _tick_of(machine.limits)
+        self._tick()
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of ledger {self.id}: {self._machine.state.name.lower()}, "
+            f"confirmed up to {self.last_add_confirmed}, {len(self._adds)} adds under way>"
+        )
 
     @property
     def metadata(self) -> ClusterLedgerMetadata:
@@ -54,12 +69,12 @@ class AsyncLedgerWriter:
 
     @property
     def last_add_confirmed(self) -> int:
-        """The id of the last acknowledged entry; -1 without any."""
+        """The id of the last acknowledged entry, with deferred syncs of the last forced one; -1 for none."""
         return self._machine.last_confirmed
 
     @property
     def length(self) -> int:
-        """The length of all acknowledged payloads."""
+        """The length of all payloads up to `last_add_confirmed`."""
         return self._machine.length_confirmed
 
     async def append(self, payload: bytes) -> int:
@@ -80,6 +95,21 @@ class AsyncLedgerWriter:
         added.add_done_callback(mark_retrieved)
         self._driver.perform(effects)
         return added
+
+    async def force(self) -> int:
+        """Make durable what is acknowledged now, and return the last add confirmed.
+
+        Without deferred syncs every acknowledged entry is durable already. Raise `ForceIncomplete` if a
+        bookie of the ensemble does not answer; the force may be tried again then.
+        """
+        machine = self._machine
+        if isinstance(machine, DeferredLedgerWriter) and machine.last_acknowledged > machine.last_confirmed:
+            effects = machine.force()
+            forced: asyncio.Future[None] = self._loop.create_future()
+            self._forces.append((machine.last_acknowledged, forced))
+            self._driver.perform(effects)
+            await forced
+        return machine.last_confirmed
 
     async def close(self) -> ClusterLedgerMetadata:
         """Wait for the adds under way, then close the ledger after the last acknowledged entry.
@@ -105,6 +135,36 @@ class AsyncLedgerWriter:
     def abandon(self) -> None:
         """Fail all calls, because the client is closed."""
         self._driver.perform(self._machine.abandon())
+
+    def connection_lost(self, bookie: str) -> None:
+        """Note that a bookie may have been restarted."""
+        self._driver.perform(self._machine.connection_lost(bookie))
+
+    def _tick(self) -> None:
+        """Let the machine do what is due, as long as it writes."""
+        if self._tick_s is None or self._closed.done():
+            return
+        now = self._loop.time()
+        effects = self._machine.check_time(now)
+        interval_s = self._machine.limits.explicit_lac_interval_s
+        if interval_s is not None and now - self._told_at >= interval_s:
+            self._told_at = now
+            effects += self._machine.tell_confirmed()
+        self._driver.perform(effects)
+        self._timer = self._loop.call_later(self._tick_s, self._tick)
+
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _end_forces(self, last_entry: int, error: ClusterError | None) -> None:
+        """Tell the callers that wait for entries up to this one."""
+        while self._forces and self._forces[0][0] <= last_entry:
+            _, forced = self._forces.popleft()
+            if error is None:
+                settle(forced, None)
+            else:
+                refuse(forced, type(error)(*error.args))
 
     def use(self, candidates: Candidates) -> None:
         """Let these bookies be those that may replace others."""
@@ -136,12 +196,28 @@ class AsyncLedgerWriter:
                     # Each caller gets an error of its own, because a raised error keeps its traceback.
                     refuse(self._adds.pop(entry_id), type(error)(*error.args))
                 self._wake()
+            case EntriesForced(last):
+                self._end_forces(last, None)
+            case ForceFailed(last, error):
+                self._end_forces(last, error)
             case WriterClosed(metadata):
                 self._cluster.forget(self)
+                self._end_timer()
                 settle(self._closed, metadata)
             case WriterLost(error):
                 self._cluster.forget(self)
+                self._end_timer()
+                self._end_forces(self._machine.last_pushed, error)
                 refuse(self._closed, error)
                 self._wake()
             case UnderReplicated(bookies):
                 self._cluster.mark(self.id, bookies)
+
+
+def _tick_of(limits: WriterLimits) -> float | None:
+    """Return how often a writer looks at the time; `None` for never."""
+    quorum_s, lac_s = limits.add_quorum_timeout_s, limits.explicit_lac_interval_s
+    times = [lac_s] if lac_s is not None else []
+    # So that an add ends less than a second after its time, also if it was added just after a look.
+    times += [min(quorum_s / 4, 0.4)] if quorum_s is not None else []
+    return min(times, default=None)

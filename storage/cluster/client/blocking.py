@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.cluster.client.connect import connect_async
+from storage.cluster.client.deferred_writer import SyncMode
 from storage.cluster.errors import ClusterError
 from storage.cluster.wire.messages import Protocol
 from storage.entry.model import DigestType
@@ -97,15 +98,19 @@ class Cluster:
         self._thread = thread
         self._cluster = cluster
 
+    def __repr__(self) -> str:
+        return shown_as(self, self._cluster)
+
     def create(
         self,
         quorums: Quorums,
         password: bytes = b"",
         digest: DigestType = DigestType.CRC32C,
         limits: WriterLimits | None = None,
+        sync: SyncMode = SyncMode.EACH_ADD,
     ) -> ClusterLedgerWriter:
         """Create a ledger and return its writer. Raise `NotEnoughBookies` before anything is written."""
-        writer = self._thread.run(self._cluster.create(quorums, password, digest, limits))
+        writer = self._thread.run(self._cluster.create(quorums, password, digest, limits, sync))
         return ClusterLedgerWriter(self._thread, writer)
 
     def take_over(self, ledger_id: int, password: bytes = b"") -> ClusterLedgerReader:
@@ -144,7 +149,7 @@ class ClusterLedgerWriter:
         self._writer = writer
 
     def __repr__(self) -> str:
-        return f"<ClusterLedgerWriter {self.id}>"
+        return shown_as(self, self._writer)
 
     @property
     def last_add_confirmed(self) -> int:
@@ -178,6 +183,10 @@ class ClusterLedgerWriter:
     async def _submit(self, payload: bytes, result: Future[int]) -> None:
         added = await self._writer.submit(payload)
         added.add_done_callback(partial(_pass_on, result))
+
+    def force(self) -> int:
+        """Make durable what is acknowledged now, and return the last add confirmed."""
+        return self._thread.run(self._writer.force())
 
     def close(self) -> ClusterLedgerMetadata:
         """Wait for the adds under way, then close the ledger after the last acknowledged entry."""
@@ -215,7 +224,7 @@ class ClusterLedgerReader:
         self._reader = reader
 
     def __repr__(self) -> str:
-        return f"<ClusterLedgerReader {self.id}>"
+        return shown_as(self, self._reader)
 
     @property
     def metadata(self) -> ClusterLedgerMetadata:
@@ -226,6 +235,10 @@ class ClusterLedgerReader:
     def last_entry(self) -> int:
         """The id of the last entry of a closed ledger; -1 without any. Raise if the ledger is open."""
         return self._reader.last_entry
+
+    def read_last_add_confirmed(self) -> int:
+        """Return the last add confirmed that the bookies know now; of a closed ledger its last entry."""
+        return self._thread.run(self._reader.read_last_add_confirmed())
 
     def read(self, entry_id: int) -> Entry:
         """Return an entry, its digest verified. In an open ledger it need not be acknowledged."""
@@ -251,6 +264,11 @@ class ClusterLedgerReader:
                 yield entry
         finally:
             self._thread.run(followed.aclose())
+
+
+def shown_as(face: object, inner: object) -> str:
+    """Return the representation of the object for coroutines, with the name of the one for threads."""
+    return repr(inner).replace(type(inner).__name__, type(face).__name__, 1)
 
 
 async def _all_of(entries: AsyncIterator[Entry]) -> list[Entry]:

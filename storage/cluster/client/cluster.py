@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from storage.cluster.client.async_reader import AsyncLedgerReader
 from storage.cluster.client.async_writer import AsyncLedgerWriter
 from storage.cluster.client.connections import ConnectionOptions, Connections
+from storage.cluster.client.deferred_writer import DeferredLedgerWriter, SyncMode
 from storage.cluster.client.driver import MachineDriver, refuse, settle
 from storage.cluster.client.effects import (
     Recovered,
@@ -71,7 +72,7 @@ class AsyncCluster:
         self._znodes = znodes
         self._paths = paths
         self._root = paths.root
-        self._connections = Connections(self._resolve, self._tell_candidates, options)
+        self._connections = Connections(self._resolve, self._tell_candidates, options, self._tell_lost)
         self._writable: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: set[asyncio.Task[None]] = set()
@@ -79,6 +80,10 @@ class AsyncCluster:
         self._mark_timeout_s = options.limits.call_timeout_s
         self._writers: set[AsyncLedgerWriter] = set()
         self._recoveries: set[asyncio.Future[Versioned[ClusterLedgerMetadata]]] = set()
+
+    def __repr__(self) -> str:
+        bookies, writers = len(self._writable), len(self._writers)
+        return f"<{type(self).__name__} at {self._root}: {bookies} bookies take adds, {writers} writers>"
 
     # ── ledgers ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -88,6 +93,7 @@ class AsyncCluster:
         password: bytes = b"",
         digest: DigestType = DigestType.CRC32C,
         limits: WriterLimits | None = None,
+        sync: SyncMode = SyncMode.EACH_ADD,
     ) -> AsyncLedgerWriter:
         """Create a ledger and return its writer. Raise `NotEnoughBookies` before anything is written."""
         seed = random.getrandbits(63)
@@ -103,7 +109,8 @@ class AsyncCluster:
         )
         ledger_id, created = await self._create_with_new_id(metadata)
         entries = entry_codec(ledger_id, digest, password)
-        machine = LedgerWriter(entries, created, self.candidates(), seed, limits)
+        kind = LedgerWriter if sync is SyncMode.EACH_ADD else DeferredLedgerWriter
+        machine = kind(entries, created, self.candidates(), seed, limits)
         writer = AsyncLedgerWriter(self, machine, ledger_id)
         self._writers.add(writer)
         return writer
@@ -257,6 +264,11 @@ class AsyncCluster:
         """Let the writers know which bookies may replace others."""
         for writer in self._writers:
             writer.use(self.candidates())
+
+    def _tell_lost(self, bookie: str) -> None:
+        """Let the writers know that a bookie may have been restarted."""
+        for writer in list(self._writers):
+            writer.connection_lost(bookie)
 
     async def close(self) -> None:
         """Close all connections, and end all calls. Ledgers that are still written stay open."""

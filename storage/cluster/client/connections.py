@@ -92,6 +92,7 @@ class BookieLink(asyncio.Protocol):
 
     def __init__(self, connections: Connections, bookie: str, lane: Lane) -> None:
         self._connections = connections
+        self._lane = lane
         self._v2 = None if lane is Lane.V3 else V2Calls()
         self._loop = connections.loop
         self._limits = connections.limits
@@ -201,6 +202,8 @@ class BookieLink(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        if self._lane is Lane.V3:
+            self._connections.lost(self.bookie)
         reason = "the connection was lost" if error is None else f"the connection was lost: {error}"
         if self._is_silent and self._connections.tls is not None:
             # A server of TLS 1.3 refuses a client's certificate after the client's part of the handshake.
@@ -255,6 +258,10 @@ class BookieLink(asyncio.Protocol):
         self._fail(_CLOSED)
 
 
+def _ignore_lost(bookie: str) -> None:
+    """Do nothing about a lost connection."""
+
+
 class Connections:
     """The connections of one client, at most one to each bookie. They belong to the running event loop."""
 
@@ -263,10 +270,15 @@ class Connections:
         resolve: Callable[[str], Awaitable[Endpoint]],
         failed: Callable[[], None],
         options: ConnectionOptions,
+        lost: Callable[[str], None] = _ignore_lost,
     ) -> None:
-        """`resolve` returns the address of a bookie, or raises. `failed` is called after each failure."""
+        """`resolve` returns the address of a bookie, or raises. `failed` is called after each failure.
+
+        `lost` is called with a bookie whose connection of version 3 is lost, before its calls end.
+        """
         self.resolve = resolve
         self._failed = failed
+        self.lost = lost
         self.limits = options.limits
         self.tls = options.tls
         self._protocol = options.protocol

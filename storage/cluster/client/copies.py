@@ -98,6 +98,13 @@ class EntriesUnderWay:
         self.failed.add(token.bookie_index)
         return _FAILURES.get(code, CopyResult.FAILED)
 
+    def fail(self, bookie: str) -> None:
+        """Count no copy at this bookie any more, because it may have lost them."""
+        indices = {index for index, name in enumerate(self.bookies) if name == bookie}
+        self.failed |= indices
+        for entry in self.pending.values():
+            entry.stored -= indices
+
     def take_complete(self) -> list[EntryUnderWay]:
         """Remove and return the entries at the head that have Qa copies, up to the first that has not."""
         complete = []

@@ -85,6 +85,19 @@ class AddsAcknowledged(NamedTuple):
     last_entry: int
 
 
+class EntriesForced(NamedTuple):
+    """The entries up to this one are durable at all bookies that have acknowledged them."""
+
+    last_entry: int
+
+
+class ForceFailed(NamedTuple):
+    """A force of the entries up to this one was not answered by every bookie. Another one may succeed."""
+
+    last_entry: int
+    error: ClusterError
+
+
 class AddsFailed(NamedTuple):
     """These entries were not acknowledged. The error says whether they may be in the ledger nevertheless."""
 
@@ -143,6 +156,8 @@ Effect = (
     | Wait
     | AddsAcknowledged
     | AddsFailed
+    | EntriesForced
+    | ForceFailed
     | WriterClosed
     | WriterLost
     | UnderReplicated

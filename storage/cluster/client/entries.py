@@ -41,6 +41,10 @@ class EntryCodec:
         entry = entry_format.decode(data, self.digester)
         return None if isinstance(entry, Damaged) or entry.ledger_id != self.ledger_id else entry
 
+    def encode_lac(self, last_add_confirmed: int) -> bytes:
+        """Return the packet that tells a last add confirmed."""
+        return entry_format.encode_lac(self.ledger_id, last_add_confirmed, self.digester)
+
     def decode_lac(self, packet: bytes) -> int | None:
         """Return the last add confirmed in a packet, or `None` if it is damaged or of another ledger."""
         lac = entry_format.decode_lac(packet, self.digester)

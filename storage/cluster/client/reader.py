@@ -1,20 +1,24 @@
-"""One entry from its copies.
+"""One entry from its copies, and the last add confirmed.
 
 The bookies of its write set are asked one after the other: the next one when a bookie has no good copy, or
 has not answered for a while. An entry counts only if its digest, its ledger and its id are right.
 
 An entry is *not there* only if every bookie of the write set has said so. If one of them did not answer, or
 has a damaged copy, the entry is unreadable, which is not the same: it may come back.
+
+The last add confirmed is the largest that the bookies of the last ensemble know, once so many of them have
+answered that they cover it. A bookie with a damaged copy does not count, because its answer may be too low.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.cluster.client.distribution import quorums_of
 from storage.cluster.client.effects import NoAnswer, Send, Token
-from storage.cluster.errors import CopiesUnreadable, UnauthorizedAccess
+from storage.cluster.errors import CopiesUnreadable, LastAddConfirmedUnknown, UnauthorizedAccess
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import CodeAnswer, FoundEntry, ReadEntry
+from storage.cluster.wire.messages import LAST_ENTRY, CodeAnswer, FoundEntry, FoundLac, ReadEntry, ReadLac
 from storage.entry.model import NO_ENTRY
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from storage.cluster.client.effects import BookieAnswer
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.errors import ClusterError
+    from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.entry.model import Entry
 
 READ = 0
@@ -99,6 +104,48 @@ class EntryRead:
         self._unanswered += 1
         request = ReadEntry(self._entries.ledger_id, self.entry_id)
         return [Send(self._bookies[index], request, Token(self.entry_id, index, READ))]
+
+
+class LacRead:
+    """Asks all bookies of a ledger's last ensemble what is confirmed. It is over when `result` is there."""
+
+    def __init__(self, entries: EntryCodec, metadata: ClusterLedgerMetadata) -> None:
+        self._entries = entries
+        self._quorums = quorums_of(metadata)
+        self._bookies = metadata.segments[-1].bookies
+        # A segment begins after an entry that its writer knew to be acknowledged.
+        self._largest = metadata.segments[-1].first_entry - 1
+        self._answered: set[int] = set()
+        self._reasons: dict[str, str] = {}
+        self.result: int | ClusterError | None = None
+
+    def begin(self) -> list[Send]:
+        request = ReadLac(self._entries.ledger_id)
+        bookies = enumerate(self._bookies)
+        return [Send(bookie, request, Token(LAST_ENTRY, index, READ)) for index, bookie in bookies]
+
+    def answered(self, token: Token, answer: BookieAnswer) -> None:
+        bookie = self._bookies[token.bookie_index]
+        match answer:
+            case FoundLac(packet, last_entry):
+                entry = None if last_entry is None else self._entries.decode_any(last_entry)
+                explicit = None if packet is None else self._entries.decode_lac(packet)
+                if (last_entry is not None and entry is None) or (packet is not None and explicit is None):
+                    self._reasons[bookie] = "a damaged entry"
+                else:
+                    self._answered.add(token.bookie_index)
+                in_entry = NO_ENTRY if entry is None else entry.last_add_confirmed
+                self._largest = max(self._largest, in_entry, NO_ENTRY if explicit is None else explicit)
+            case CodeAnswer(Code.NO_ENTRY | Code.NO_LEDGER):
+                self._answered.add(token.bookie_index)
+            case _:
+                self._reasons[bookie] = reason_of(answer)
+        if self.result is not None:
+            return
+        if self._quorums.is_covered(self._answered):
+            self.result = self._largest
+        elif len(self._answered) + len(self._reasons) == len(self._bookies):
+            self.result = LastAddConfirmedUnknown(self._entries.ledger_id, self._reasons)
 
 
 def reason_of(answer: BookieAnswer) -> str:

@@ -20,6 +20,7 @@ because it keeps what it finds: their error is `AddOutcomeUnknown`.
 from __future__ import annotations
 
 import enum
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ from storage.cluster.client.distribution import quorums_of
 from storage.cluster.client.effects import (
     AddsAcknowledged,
     AddsFailed,
+    Send,
+    Token,
     UnderReplicated,
     Wait,
     WriterClosed,
@@ -37,6 +40,7 @@ from storage.cluster.client.metadata_change import MetadataChange
 from storage.cluster.client.placement import replace_bookies
 from storage.cluster.errors import (
     AddOutcomeUnknown,
+    AddQuorumTimeout,
     ClientClosed,
     ClusterError,
     EnsembleChangesExhausted,
@@ -49,7 +53,7 @@ from storage.cluster.errors import (
 from storage.cluster.metadata.ledger import ClusterLedgerState
 from storage.cluster.metadata.update import Versioned
 from storage.cluster.wire.frames import FRAME_SIZE_MAX
-from storage.cluster.wire.messages import AddEntry, AddOptions
+from storage.cluster.wire.messages import AddEntry, AddOptions, WriteLac
 from storage.entry.model import NO_ENTRY
 from storage.errors import EntryTooLarge
 
@@ -61,7 +65,6 @@ if TYPE_CHECKING:
         Effect,
         MetadataRead,
         MetadataWritten,
-        Token,
     )
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.client.placement import Candidates
@@ -69,8 +72,6 @@ if TYPE_CHECKING:
 
 _FRAME_OVERHEAD = 256
 """More than any version of the protocol adds to an entry."""
-
-_WRITING = AddOptions()
 
 
 class WriterState(enum.Enum):
@@ -94,10 +95,18 @@ class WriterLimits:
     change_delay_min_s: float = 0.05
     """The delay before the second of them. Each later one has twice the delay of the one before."""
     change_delay_max_s: float = 5.0
+    add_quorum_timeout_s: float | None = None
+    """An entry without Qa copies after this time ends the writer. `None` for no limit, because calls to
+    bookies have limits of their own."""
+    explicit_lac_interval_s: float | None = None
+    """How often bookies are told the last add confirmed beside the entries; `None` for never."""
 
 
 class LedgerWriter:
     """Adds entries to one open ledger. For one thread."""
+
+    options = AddOptions()
+    """Those of its adds."""
 
     def __init__(
         self,
@@ -114,7 +123,7 @@ class LedgerWriter:
         value = metadata.value
         assert len(value.segments) == 1, "a ledger has one writer, which has created it"
         self._entries = entries
-        self._limits = limits or WriterLimits()
+        self.limits = limits or WriterLimits()
         self._quorums = quorums_of(value)
         self._copies = EntriesUnderWay(self._quorums, value.segments[0].bookies, NO_ENTRY + 1)
         self._overhead = len(entries.encode(0, NO_ENTRY, 0, b""))
@@ -144,6 +153,10 @@ class LedgerWriter:
         """Why no more entries are taken."""
         self._given_up = range(0)
         """The entries that were under way when the close began."""
+        self._told = NO_ENTRY
+        """The last add confirmed that bookies were told explicitly."""
+        self._pushed_before: deque[tuple[float, int]] = deque()
+        """Times, and the last entry that was taken before each of them."""
 
     # ── adding ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -151,8 +164,8 @@ class LedgerWriter:
         """Return whether entries should be added now. The limits bound the memory of what is under way."""
         in_flight = len(self._copies.pending) + len(self._copies.unanswered) // self._quorums.write
         return (
-            in_flight < self._limits.entries_in_flight_max
-            and self.bytes_in_flight < self._limits.bytes_in_flight_max
+            in_flight < self.limits.entries_in_flight_max
+            and self.bytes_in_flight < self.limits.bytes_in_flight_max
         )
 
     def add(self, payloads: Sequence[bytes]) -> list[Effect]:
@@ -160,8 +173,8 @@ class LedgerWriter:
         if self._end is not None:
             raise self._end
         for payload in payloads:
-            if self._overhead + len(payload) > self._limits.entry_size_max:
-                raise EntryTooLarge(self._overhead + len(payload), self._limits.entry_size_max)
+            if self._overhead + len(payload) > self.limits.entry_size_max:
+                raise EntryTooLarge(self._overhead + len(payload), self.limits.entry_size_max)
         effects: list[Effect] = []
         for payload in payloads:
             self.last_pushed += 1
@@ -169,7 +182,7 @@ class LedgerWriter:
             data = self._entries.encode(self.last_pushed, self.last_confirmed, self.length, payload)
             self.bytes_in_flight += len(data)
             request = AddEntry(
-                self._entries.ledger_id, self.last_pushed, self._entries.master_key, data, _WRITING, b""
+                self._entries.ledger_id, self.last_pushed, self._entries.master_key, data, self.options, b""
             )
             effects += self._copies.add(request, self.length)
         # A bookie that has failed after the last acknowledgement is replaced before anything depends on it.
@@ -207,14 +220,51 @@ class LedgerWriter:
         self._changes = 0
         return [AddsAcknowledged(first, self.last_confirmed)]
 
+    # ── what time brings ──────────────────────────────────────────────────────────────────────────────
+
+    def tell_confirmed(self) -> list[Effect]:
+        """Tell all bookies the last add confirmed, if it has moved since they were told.
+
+        Each entry brings the one of its sending, so without this a reader learns of the last entry only when
+        the ledger is closed. The answers change nothing.
+        """
+        if self._end is not None or self.last_confirmed == self._told:
+            return []
+        self._told = self.last_confirmed
+        packet = self._entries.encode_lac(self._told)
+        request = WriteLac(self._entries.ledger_id, self._told, self._entries.master_key, packet)
+        return [
+            Send(bookie, request, Token(NO_ENTRY, index, 0))
+            for index, bookie in enumerate(self._copies.bookies)
+        ]
+
+    def check_time(self, now: float) -> list[Effect]:
+        """End if an entry has waited for too long. `now` is the time of any clock in seconds."""
+        limit_s, pending = self.limits.add_quorum_timeout_s, self._copies.pending
+        if limit_s is None or self._end is not None:
+            return []
+        first = next(iter(pending), self.last_pushed + 1)
+        times = self._pushed_before
+        while times and times[0][1] < first:
+            times.popleft()
+        if times and now - times[0][0] >= limit_s:
+            return self._begin_close(AddQuorumTimeout(self._entries.ledger_id, first, limit_s))
+        if pending and (not times or times[-1][1] < self.last_pushed):
+            times.append((now, self.last_pushed))
+        return []
+
+    def connection_lost(self, bookie: str) -> list[Effect]:  # noqa: ARG002 - for deferred syncs
+        """Note that a connection was lost. Copies that were answered are durable, so nothing changes."""
+        return []
+
     # ── changing the ensemble ─────────────────────────────────────────────────────────────────────────
 
     def _begin_change(self) -> list[Effect]:
         self.state = WriterState.CHANGING
         if not self._changes:
             return self._change_ensemble()
-        delay = self._limits.change_delay_min_s * 2 ** (self._changes - 1)
-        return [Wait(min(delay, self._limits.change_delay_max_s))]
+        delay = self.limits.change_delay_min_s * 2 ** (self._changes - 1)
+        return [Wait(min(delay, self.limits.change_delay_max_s))]
 
     def waited(self) -> list[Effect]:
         return self._change_ensemble() if self.state is WriterState.CHANGING else []
@@ -249,7 +299,7 @@ class LedgerWriter:
                 self._changes += metadata is not self.metadata
                 self.metadata = metadata
                 effects: list[Effect] = [*self._copies.use_ensemble(metadata.value.segments[-1].bookies)]
-                if self._changes > self._limits.ensemble_changes_max:
+                if self._changes > self.limits.ensemble_changes_max:
                     error = EnsembleChangesExhausted(self._entries.ledger_id, self._changes)
                     return effects + self._begin_close(error)
                 if self._copies.failed - self._considered:

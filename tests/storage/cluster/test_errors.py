@@ -10,6 +10,7 @@ import pytest
 from storage.cluster import errors
 from storage.cluster.errors import (
     AddOutcomeUnknown,
+    AddQuorumTimeout,
     BookieRegistered,
     BookiesRegistered,
     ClientClosed,
@@ -19,8 +20,11 @@ from storage.cluster.errors import (
     CookieRefused,
     CopiesUnreadable,
     EnsembleChangesExhausted,
+    EntriesNotForced,
+    ForceIncomplete,
     InvalidMetadata,
     InvalidMetadataUri,
+    LastAddConfirmedUnknown,
     LedgerClosed,
     LedgerCutShort,
     LedgerExists,
@@ -107,6 +111,25 @@ SAMPLES: list[tuple[ClusterError, int, str]] = [
         EnsembleChangesExhausted(7, 100),
         -12,
         "ledger 7: 100 changes of the ensemble, and no entry was acknowledged meanwhile",
+    ),
+    (AddQuorumTimeout(7, 3, 2.5), -21, "ledger 7: entry 3 has too few copies after 2.5 s"),
+    (
+        ForceIncomplete(7, 3, {"b1": "timed out"}),
+        -12,
+        "ledger 7: entries up to 3 are not forced (b1: timed out)",
+    ),
+    (
+        EntriesNotForced(7, "b1", 3),
+        -12,
+        (
+            "ledger 7: bookie b1 has failed, and may have lost entries after 3, which were not forced: "
+            "this writer adds no more (`take_over` keeps what it finds)"
+        ),
+    ),
+    (
+        LastAddConfirmedUnknown(7, {"b1": "timed out"}),
+        -10,
+        "the last add confirmed of ledger 7 is not known (b1: timed out)",
     ),
     (
         RecoveryIncomplete(7, "the fence", ("b1", "b2")),

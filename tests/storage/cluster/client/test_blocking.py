@@ -36,13 +36,15 @@ def test_a_ledger_is_written_taken_over_and_deleted(tmp_path: Path) -> None:
             pending = [ledger.submit(b"four"), ledger.submit(b"five")]
             assert [one.result(20) for one in pending] == [3, 4]
             assert (ledger.last_add_confirmed, ledger.length) == (4, 19)
-            assert repr(ledger) == f"<ClusterLedgerWriter {ledger.id}>"
+            shown = f"<ClusterLedgerWriter of ledger {ledger.id}: open, confirmed up to 4, 0 adds under way>"
+            assert repr(ledger) == shown
         with pytest.raises(LedgerClosed):
             ledger.append(b"six")
 
         reader = cluster.take_over(ledger.id, b"secret")
         assert (reader.last_entry, reader.metadata.length) == (4, 19)
-        assert repr(reader) == f"<ClusterLedgerReader {ledger.id}>"
+        assert repr(reader) == f"<ClusterLedgerReader of ledger {ledger.id}: closed after entry 4>"
+        assert repr(cluster) == "<Cluster at /ledgers: 3 bookies take adds, 0 writers>"
         assert list(reader.payloads(1, 3)) == [b"two", b"three", b"four"]
         assert reader.read(0).payload == b"one"
         cluster.delete(ledger.id)

@@ -14,6 +14,7 @@ from zookeeper_servers import serving
 from storage.cluster.client.connect import connect_async
 from storage.cluster.client.connections import CallLimits
 from storage.cluster.client.distribution import Quorums
+from storage.cluster.client.writer import WriterLimits
 from storage.cluster.errors import (
     ClientClosed,
     LedgerClosed,
@@ -141,6 +142,25 @@ def test_a_ledger_is_followed_while_it_is_written(tmp_path: Path) -> None:
             assert await following == [b"%d" % number for number in range(150)]
             with pytest.raises(LedgerNotClosed):
                 _ = reader.last_entry
+
+    run_with_cluster(tmp_path, 3, steps)
+
+
+def test_a_reader_learns_of_the_last_entry_although_no_other_follows(tmp_path: Path) -> None:
+    """Each entry brings what was confirmed before it. Bookies are told the rest after an interval."""
+
+    async def steps(running: RunningCluster) -> None:
+        async with running.client() as first, running.client() as second:
+            limits = WriterLimits(explicit_lac_interval_s=0.01)
+            async with await first.create(THREE, limits=limits) as writer:
+                reader = await second.view(writer.id)
+                assert await reader.read_last_add_confirmed() == -1
+                await writer.append_many([b"one", b"two"])
+                followed = reader.follow()
+                assert [(await anext(followed)).payload for _ in range(2)] == [b"one", b"two"]
+                await followed.aclose()
+                assert await reader.read_last_add_confirmed() == 1
+            assert await reader.read_last_add_confirmed() == 1
 
     run_with_cluster(tmp_path, 3, steps)
 

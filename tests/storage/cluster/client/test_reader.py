@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from played_machines import ENTRIES, USUAL, stored
+from played_machines import ENTRIES, USUAL, open_metadata, stored
 
 from storage.cluster.client.effects import NoAnswer
-from storage.cluster.client.reader import EntryRead, NotThere
-from storage.cluster.errors import CopiesUnreadable, UnauthorizedAccess
+from storage.cluster.client.reader import EntryRead, LacRead, NotThere
+from storage.cluster.errors import CopiesUnreadable, LastAddConfirmedUnknown, UnauthorizedAccess
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import CodeAnswer, FoundEntry
+from storage.cluster.wire.messages import CodeAnswer, FoundEntry, FoundLac
 from storage.entry.model import Entry
 
 if TYPE_CHECKING:
@@ -87,3 +87,33 @@ def test_slow_bookies_are_asked_last() -> None:
     read = EntryRead(ENTRIES, USUAL, BOOKIES, 0, frozenset({"b1"}))
 
     assert [one.bookie for one in read.begin()] == ["b2"]
+
+
+# ── the last add confirmed ───────────────────────────────────────────────────────────────────────────────
+
+
+def lac_of(*answers: BookieAnswer) -> object:
+    """Return the result of a read of the last add confirmed that has got these answers."""
+    read = LacRead(ENTRIES, open_metadata().with_ensemble_change(3, BOOKIES))
+    for send, answer in zip(read.begin(), answers, strict=False):
+        read.answered(send.token, answer)
+    return read.result
+
+
+def test_the_last_add_confirmed_is_the_largest_of_bookies_that_cover_the_ensemble() -> None:
+    in_entry, explicit = FoundLac(None, stored(6, 5)), FoundLac(ENTRIES.encode_lac(7), stored(6, 5))
+
+    assert lac_of(in_entry) is None
+    assert lac_of(in_entry, NO_ENTRY) == 5
+    assert lac_of(in_entry, explicit) == 7
+    # A ledger has a segment from 3 on only if the entries before were acknowledged.
+    assert lac_of(NO_ENTRY, CodeAnswer(Code.NO_LEDGER)) == 2
+
+
+def test_a_damaged_copy_or_a_silent_bookie_does_not_cover_the_ensemble() -> None:
+    damaged, silent = FoundLac(None, stored(6, 5)[:-1] + b"x"), NoAnswer("timed out")
+    assert lac_of(damaged, silent) is None
+    result = lac_of(damaged, silent, NO_ENTRY)
+
+    assert isinstance(result, LastAddConfirmedUnknown)
+    assert result.reasons == {"b1": "a damaged entry", "b2": "timed out"}

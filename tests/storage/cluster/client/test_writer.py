@@ -17,6 +17,7 @@ from storage.cluster.client.effects import (
 from storage.cluster.client.writer import WriterLimits, WriterState
 from storage.cluster.errors import (
     AddOutcomeUnknown,
+    AddQuorumTimeout,
     EnsembleChangesExhausted,
     LedgerClosed,
     MetadataConflict,
@@ -29,7 +30,7 @@ from storage.cluster.errors import (
 from storage.cluster.metadata.ledger import ClusterLedgerState
 from storage.cluster.metadata.znodes import Conflict
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import AddEntry
+from storage.cluster.wire.messages import AddEntry, CodeAnswer, WriteLac
 from storage.errors import EntryTooLarge
 
 
@@ -546,3 +547,65 @@ def test_errors_name_the_ledger() -> None:
     failed = writer.reports[0]
     assert isinstance(failed, AddsFailed)
     assert str(LEDGER) in str(failed.error)
+
+
+# ── what time brings ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_18_an_entry_without_enough_copies_in_its_time_ends_the_writer_and_the_ledger_is_closed() -> None:
+    writer = PlayedWriter(limits=WriterLimits(add_quorum_timeout_s=10))
+    writer.add(b"one", b"two")
+    writer.at(100.0)
+    writer.store(0, "b1", "b2")
+    writer.add(b"three")
+    writer.store(1, "b1")
+    writer.at(109.9)
+    assert writer.machine.state is WriterState.OPEN
+
+    writer.at(110.0)
+    with pytest.raises(AddQuorumTimeout):
+        writer.add(b"four")
+    writer.written()
+
+    failed = next(one for one in writer.reports if isinstance(one, AddsFailed))
+    assert (failed.first_entry, failed.last_entry) == (1, 2)
+    assert isinstance(failed.error, AddQuorumTimeout)
+    assert writer.node.value.last_entry == 0
+
+
+def test_an_entry_has_its_whole_time_although_others_were_late() -> None:
+    writer = PlayedWriter(limits=WriterLimits(add_quorum_timeout_s=10))
+    for number in range(5):
+        writer.add(b"one")
+        writer.at(8.0 * number)
+        writer.store(number, "b1", "b2")
+        writer.at(8.0 * number + 7)
+    assert writer.machine.state is WriterState.OPEN
+    assert writer.acknowledged[-1] == (4, 4)
+
+
+def test_bookies_are_told_explicitly_what_is_confirmed_and_only_when_it_has_moved() -> None:
+    writer = PlayedWriter()
+    writer.tell_confirmed()
+    assert writer.sends == []
+    writer.add(b"one", b"two")
+    writer.store(0, "b1", "b2", "b3")
+    writer.tell_confirmed()
+    writer.tell_confirmed()
+
+    told = [(one.bookie, one.request) for one in writer.sends if isinstance(one.request, WriteLac)]
+    assert [bookie for bookie, _ in told] == ["b1", "b2", "b3"]
+    assert {ENTRIES.decode_lac(request.packet) for _, request in told} == {0}
+
+
+def test_a_bookie_that_does_not_take_what_is_confirmed_is_no_failed_bookie() -> None:
+    writer = PlayedWriter()
+    writer.add(b"one")
+    writer.store(0, "b1", "b2", "b3")
+    writer.tell_confirmed()
+    writer.add(b"two")
+    for send in [one for one in writer.sends if isinstance(one.request, WriteLac)]:
+        writer.answer_send(send, CodeAnswer(Code.FENCED))
+
+    assert writer.machine.state is WriterState.OPEN
+    assert writer.writes == []
