@@ -21,6 +21,7 @@
     │   └── UnauthorizedAccess    another password than the ledger's; also an Unauthorized
     ├── bookies failing
     │   ├── NotEnoughBookies      so many bookies cannot be found
+    │   │   └── NotEnoughZones    so many bookies cannot be found in so many zones
     │   ├── EnsembleChangesExhausted   bookies fail again and again
     │   ├── AddQuorumTimeout      an entry has too few copies for too long
     │   ├── ForceIncomplete       a bookie has not forced the entries of a ledger
@@ -225,6 +226,18 @@ class NotEnoughBookies(ClusterError):
     def __str__(self) -> str:
         zones = ", ".join(f"{count} in zone {zone}" for zone, count in self.by_zone.items()) or "none"
         return f"{self.wanted} bookies are needed, {self.found} can be used (bookies that take adds: {zones})"
+
+
+class NotEnoughZones(NotEnoughBookies):
+    """The copies of each entry have to be in `zones_min` zones, so that bookies cannot be used."""
+
+    wanted: int
+    found: int
+    by_zone: dict[str, int]
+    zones_min: int
+
+    def __str__(self) -> str:
+        return f"each entry needs copies in {self.zones_min} zones: {super().__str__()}"
 
 
 class EnsembleChangesExhausted(ClusterError):

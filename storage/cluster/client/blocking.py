@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from storage.cluster.client.cluster import AsyncCluster
     from storage.cluster.client.connections import CallLimits
     from storage.cluster.client.distribution import Quorums
+    from storage.cluster.client.placement import ZoneRules
     from storage.cluster.client.writer import WriterLimits
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.cluster.metadata.registration import Bookies
@@ -44,13 +45,15 @@ def connect(
     limits: CallLimits | None = None,
     protocol: Protocol = Protocol.V3,
     tls: ClientTls | None = None,
+    zones: ZoneRules | None = None,
 ) -> Iterator[Cluster]:
     """Open a client of the cluster at an address such as zk://localhost:2181/ledgers, and close it.
 
     `protocol` is the version that bookies are asked in. With `tls` the connections to bookies have TLS.
+    `zones` say where bookies are.
     """
     with _loop_in_a_thread() as thread:
-        opened, connected = AsyncExitStack(), connect_async(uri, limits, protocol, tls)
+        opened, connected = AsyncExitStack(), connect_async(uri, limits, protocol, tls, zones)
         try:
             yield Cluster(thread, thread.run(opened.enter_async_context(connected)))
         finally:

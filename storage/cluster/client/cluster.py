@@ -27,7 +27,7 @@ from storage.cluster.client.effects import (
     WriteMetadata,
 )
 from storage.cluster.client.entries import entry_codec
-from storage.cluster.client.placement import Candidates, choose_ensemble
+from storage.cluster.client.placement import Candidates, ZoneRules, choose_ensemble
 from storage.cluster.client.recoverer import LedgerRecoverer
 from storage.cluster.client.writer import LedgerWriter
 from storage.cluster.errors import (
@@ -68,7 +68,10 @@ _CREATE_ATTEMPTS_MAX = 10
 class AsyncCluster:
     """A client of one cluster. It belongs to the event loop on which it was opened."""
 
-    def __init__(self, znodes: Znodes, paths: LedgerPaths, options: ConnectionOptions) -> None:
+    def __init__(
+        self, znodes: Znodes, paths: LedgerPaths, options: ConnectionOptions, rules: ZoneRules
+    ) -> None:
+        self._rules = rules
         self._znodes = znodes
         self._paths = paths
         self._root = paths.root
@@ -183,7 +186,7 @@ class AsyncCluster:
 
     def candidates(self) -> Candidates:
         """Return the bookies that take adds. Those that have failed lately are taken last."""
-        return Candidates(self._writable, self._connections.failed_lately())
+        return Candidates(self._writable, self._connections.failed_lately(), self._rules)
 
     def slow_bookies(self) -> frozenset[str]:
         """Return the bookies that are asked last for an entry."""
@@ -288,11 +291,15 @@ class AsyncCluster:
 
 @asynccontextmanager
 async def open_cluster(
-    znodes: Znodes, root: str, tree: LedgerTree | None = None, options: ConnectionOptions | None = None
+    znodes: Znodes,
+    root: str,
+    tree: LedgerTree | None = None,
+    options: ConnectionOptions | None = None,
+    rules: ZoneRules | None = None,
 ) -> AsyncIterator[AsyncCluster]:
     """Open a client with a session that is there already. The LAYOUT node says the tree if none is given."""
     paths = LedgerPaths(root, tree or await read_tree(znodes, root))
-    cluster = AsyncCluster(znodes, paths, options or ConnectionOptions())
+    cluster = AsyncCluster(znodes, paths, options or ConnectionOptions(), rules or ZoneRules())
     is_known = asyncio.Event()
     following = cluster.run(cluster.follow_bookies(is_known))
     known = asyncio.ensure_future(is_known.wait())

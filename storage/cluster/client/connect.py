@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from storage.cluster.client.cluster import AsyncCluster
+    from storage.cluster.client.placement import ZoneRules
     from storage.cluster.tls import ClientTls
 
 
@@ -25,17 +26,18 @@ async def connect_async(
     limits: CallLimits | None = None,
     protocol: Protocol = Protocol.V3,
     tls: ClientTls | None = None,
+    zones: ZoneRules | None = None,
 ) -> AsyncIterator[AsyncCluster]:
     """Open a client of the cluster at an address such as zk://localhost:2181/ledgers, and close it.
 
     `protocol` is the version that bookies are asked in. With `tls` the connections to bookies have TLS.
-    Raise `InvalidConfig` if its files cannot be used.
+    `zones` say where bookies are. Raise `InvalidConfig` if the files of TLS cannot be used.
     """
     address = parse_address(uri)
     context = None if tls is None else client_context(tls)
     options = ConnectionOptions(protocol, context, limits or CallLimits())
     async with (
         zookeeper.connect(zookeeper.ClientConfig(address.hosts)) as znodes,
-        open_cluster(znodes, address.root, address.tree, options) as cluster,
+        open_cluster(znodes, address.root, address.tree, options, zones) as cluster,
     ):
         yield cluster

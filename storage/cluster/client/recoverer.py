@@ -31,13 +31,12 @@ from storage.cluster.client.copies import CopyResult, EntriesUnderWay
 from storage.cluster.client.distribution import quorums_of
 from storage.cluster.client.effects import Recovered, RecoveryFailed, Send, Token
 from storage.cluster.client.metadata_change import MetadataChange
-from storage.cluster.client.placement import replace_bookies
+from storage.cluster.client.placement import not_enough, replace_bookies
 from storage.cluster.client.reader import READ, EntryRead, NotThere, reason_of
 from storage.cluster.errors import (
     ClusterError,
     EnsembleChangesExhausted,
     MetadataConflict,
-    NotEnoughBookies,
     RecoveryIncomplete,
     UnauthorizedAccess,
 )
@@ -279,7 +278,7 @@ class LedgerRecoverer:
         bookies, failed = self._copies.bookies, self._copies.failed
         others = replace_bookies(self.candidates, self._quorums, bookies, failed, self._seed)
         if not self._copies.can_complete(failed.difference(others)):
-            return self._fail(NotEnoughBookies(len(failed), len(others), self.candidates.by_zone))
+            return self._fail(not_enough(self.candidates, len(failed), len(others)))
         if not others:
             return []
         self._changes += 1

@@ -1,6 +1,7 @@
 """A ledger that is followed while it is written.
 
-    entries up to the last add confirmed are read and shown, in order
+    entries up to the last add confirmed are read and shown, in order; several are read at the same time, so
+                 that a reader which is behind catches up
     after them   a bookie of the write set of the next entry is asked to answer when more is confirmed (a
                  long poll); without news the next bookie is asked, because one bookie may lack the news.
                  When none of them has any, the next round begins a little later: a bookie answers at once if
@@ -42,6 +43,8 @@ POLL_S = 30.0
 _RETRY_S = 1.0
 _ATTEMPTS_MAX = 10
 """So often an entry is tried before the tailer gives up."""
+READ_AHEAD = 16
+"""Entries that are read at the same time."""
 
 
 class LedgerTailer:
@@ -53,6 +56,7 @@ class LedgerTailer:
         metadata: Versioned[ClusterLedgerMetadata],
         first_entry: int = 0,
         poll_s: float = POLL_S,
+        read_ahead: int = READ_AHEAD,
     ) -> None:
         self._entries = entries
         self._metadata = metadata
@@ -61,7 +65,9 @@ class LedgerTailer:
         self._next = first_entry
         self.last_add_confirmed = NO_ENTRY
         """The largest that a bookie has told. It never goes back."""
-        self._read: EntryRead | None = None
+        self._read_ahead = read_ahead
+        self._reads: dict[int, EntryRead] = {}
+        """By entry id: the reads of the next entries, which may have ended."""
         self._attempts = 0
         """Failed attempts to read the next entry."""
         self._polls = 0
@@ -101,21 +107,34 @@ class LedgerTailer:
     # ── the order ─────────────────────────────────────────────────────────────────────────────────────
 
     def _go_on(self) -> list[Effect]:
-        """Read the next entry if there is one, else wait for it, unless the ledger has ended."""
-        if self.has_ended or self._is_paused or self._is_waiting or self._read is not None:
+        """Read the next entries if there are any, else wait for one, unless the ledger has ended."""
+        if self.has_ended or self._is_paused or self._is_waiting:
             return []
-        metadata = self._metadata.value
-        end = metadata.last_entry if metadata.is_closed else self.last_add_confirmed
-        assert end is not None, "closed metadata say where the ledger ends"
-        if metadata.is_closed and self._next > end:
+        end = self._end_of_ledger
+        if self._metadata.value.is_closed and self._next > end:
             is_cut = self._next > end + 1
             return self._end(LedgerCutShort(self._entries.ledger_id, end, self._next - 1) if is_cut else None)
         if self._next <= end:
             self._is_polling = False
-            bookies = metadata.segment_of(self._next).bookies
-            self._read = EntryRead(self._entries, self._quorums, bookies, self._next)
-            return [*self._read.begin()]
+            return self._begin_reads(end)
         return [] if self._is_polling else self._poll()
+
+    @property
+    def _end_of_ledger(self) -> int:
+        """The last entry that may be shown, as far as it is known."""
+        metadata = self._metadata.value
+        end = metadata.last_entry if metadata.is_closed else self.last_add_confirmed
+        assert end is not None, "closed metadata say where the ledger ends"
+        return end
+
+    def _begin_reads(self, end: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for entry_id in range(self._next, min(end + 1, self._next + self._read_ahead)):
+            if entry_id not in self._reads:
+                bookies = self._metadata.value.segment_of(entry_id).bookies
+                read = self._reads[entry_id] = EntryRead(self._entries, self._quorums, bookies, entry_id)
+                effects += read.begin()
+        return effects
 
     def _poll(self) -> list[Effect]:
         self._is_polling = True
@@ -127,10 +146,10 @@ class LedgerTailer:
         request = LongPoll(ledger_id, LAST_ENTRY, known, self._poll_ms, wants_entry=True)
         return [Send(bookie, request, Token(self._next, index, READ + self._polls))]
 
-    def _show(self, entry: Entry) -> list[Effect]:
+    def _show(self, entry: Entry) -> ShowEntry:
         self._next += 1
         self._attempts = self._without_news = 0
-        return [ShowEntry(entry), *self._go_on()]
+        return ShowEntry(entry)
 
     def _end(self, error: ClusterError | None) -> list[Effect]:
         self.has_ended = True
@@ -152,7 +171,7 @@ class LedgerTailer:
         if answer.entry is not None and self._next <= self.last_add_confirmed:
             entry = self._entries.decode(self._next, answer.entry)
             if entry is not None:
-                return self._show(entry)
+                return [self._show(entry), *self._go_on()]
         if self._next > self.last_add_confirmed:
             self._without_news += 1
             if self._without_news % self._quorums.write == 0:
@@ -160,20 +179,20 @@ class LedgerTailer:
         return self._go_on()
 
     def _entry_answered(self, token: Token, answer: BookieAnswer) -> list[Effect]:
-        read = self._read
-        if read is None or token.entry_id != read.entry_id:
+        read = self._reads.get(token.entry_id)
+        if read is None:
             return []
         effects: list[Effect] = [*read.answered(token, answer)]
         self._confirm(read.last_add_confirmed)
-        match read.result:
-            case None:
-                return effects
-            case Entry() as entry:
-                self._read = None
-                return effects + self._show(entry)
-            case result:
-                self._read = None
-                return effects + self._try_again(result)
+        # The ledger may have been closed before an entry that is being read.
+        while self._next <= self._end_of_ledger and (first := self._reads.get(self._next)) is not None:
+            if first.result is None:
+                break
+            del self._reads[self._next]
+            if not isinstance(first.result, Entry):
+                return effects + self._try_again(first.result)
+            effects.append(self._show(first.result))
+        return effects + self._go_on()
 
     def _try_again(self, why: NotThere | ClusterError) -> list[Effect]:
         self._attempts += 1

@@ -37,7 +37,7 @@ from storage.cluster.client.effects import (
     WriterLost,
 )
 from storage.cluster.client.metadata_change import MetadataChange
-from storage.cluster.client.placement import replace_bookies
+from storage.cluster.client.placement import not_enough, replace_bookies
 from storage.cluster.errors import (
     AddOutcomeUnknown,
     AddQuorumTimeout,
@@ -287,7 +287,7 @@ class LedgerWriter:
         kept = failed.difference(others)
         # An entry that needs one of these would wait for ever, because they get no more copies.
         if not self._copies.can_complete(kept):
-            raise NotEnoughBookies(len(failed), len(others), self.candidates.by_zone)
+            raise not_enough(self.candidates, len(failed), len(others))
         if not others:
             return metadata
         changed = [others.get(index, bookie) for index, bookie in enumerate(ensemble)]

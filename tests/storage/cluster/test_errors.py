@@ -35,6 +35,7 @@ from storage.cluster.errors import (
     NoSuchCluster,
     NoSuchLedgerExistsOnMetadataServer,
     NotEnoughBookies,
+    NotEnoughZones,
     OutcomeUnknown,
     RecoveryIncomplete,
     ReplicationStateUnchanged,
@@ -106,6 +107,14 @@ SAMPLES: list[tuple[ClusterError, int, str]] = [
         NotEnoughBookies(1, 0, {}),
         -6,
         "1 bookies are needed, 0 can be used (bookies that take adds: none)",
+    ),
+    (
+        NotEnoughZones(3, 1, {"north": 2}, 2),
+        -6,
+        (
+            "each entry needs copies in 2 zones: 3 bookies are needed, 1 can be used "
+            "(bookies that take adds: 2 in zone north)"
+        ),
     ),
     (
         EnsembleChangesExhausted(7, 100),

@@ -57,10 +57,35 @@ def test_entries_up_to_the_last_add_confirmed_are_shown_in_order_and_no_others()
     played = PlayedTailer()
     played.poll_answer(FoundEntry(stored(0), 0, 2))
     for entry_id in (1, 2):
-        played.read_answer(entry_id, played.sends[-1].bookie, FoundEntry(stored(entry_id), entry_id, 2))
+        played.read_answer(entry_id, f"b{entry_id + 1}", FoundEntry(stored(entry_id), entry_id, 2))
 
     assert shown(played) == [0, 1, 2]
     assert isinstance(played.sends[-1].request, LongPoll)
+
+
+def test_several_entries_are_read_at_the_same_time_and_shown_in_their_order() -> None:
+    played = PlayedTailer()
+    played.poll_answer(FoundEntry(stored(0), 0, 40))
+    assert played.waiting == [(entry_id, f"b{entry_id % 3 + 1}") for entry_id in range(1, 17)]
+
+    for entry_id in (3, 2):
+        played.read_answer(entry_id, f"b{entry_id % 3 + 1}", stored(entry_id))
+    assert shown(played) == [0]
+    played.read_answer(1, "b2", stored(1))
+
+    assert shown(played) == [0, 1, 2, 3]
+    assert len(played.sends) == 16
+
+
+def test_an_entry_after_the_end_is_not_shown_although_it_is_read_before_the_close() -> None:
+    played = PlayedTailer()
+    played.poll_answer(FoundEntry(stored(0), 0, 2))
+    played.read_answer(2, "b3", stored(2))
+    played.change(open_metadata().closed(1, 6))
+    played.read_answer(1, "b2", stored(1))
+
+    assert shown(played) == [0, 1]
+    assert played.reports[-1] == FollowEnded()
 
 
 def test_the_last_add_confirmed_never_goes_back() -> None:
