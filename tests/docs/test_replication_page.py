@@ -79,12 +79,15 @@ def test_every_method_that_a_user_calls_is_in_the_table(kind: type) -> None:
 
 DRIVERS = {
     "abandon",
+    "bookies_for_batches",
     "call",
     "candidates",
+    "connection_lost",
     "follow_bookies",
     "follow_metadata",
     "forget",
     "mark",
+    "note_without_batches",
     "read_metadata",
     "run",
     "slow_bookies",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
 from storage.cluster.client.distribution import quorums_of
 from storage.cluster.client.driver import MachineDriver, settle
 from storage.cluster.client.effects import FollowEnded, ShowEntry
-from storage.cluster.client.reader import EntryRead, LacRead, NotThere
+from storage.cluster.client.reader import BatchOfEntries, EntryRead, LacRead, NotThere
 from storage.cluster.client.tailer import LedgerTailer
 from storage.cluster.errors import (
     ClientClosed,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 _SPECULATIVE_READ_S = 2.0
 """After this time without an answer another bookie is asked, too."""
 _READS_AHEAD = 16
+BATCH_COUNT = 256
+BATCH_SIZE = 1 << 20
+"""Of a batch that the caller does not limit."""
 _SHOWN_AHEAD = 100
 """Entries that a follower reads before they are taken."""
 
@@ -113,6 +117,44 @@ class AsyncLedgerReader:
             case error:
                 raise error
 
+    async def read_batch(
+        self, first: int, count_max: int = BATCH_COUNT, size_max: int = BATCH_SIZE
+    ) -> list[Entry]:
+        """Return entries from one on: at least one, and at most so many of about this size together.
+
+        They come with one request if every bookie of the ensemble has every entry (E = Qw) and the bookie
+        knows batch reads; otherwise one entry is read. Of an open ledger they need not be acknowledged.
+        """
+        if self.metadata.is_closed:
+            count_max = min(count_max, self.last_entry - first + 1)
+        if first >= 0 and count_max > 1 and self._quorums.ensemble == self._quorums.write:
+            found = await self._read_batch(first, count_max, size_max)
+            if found:
+                return found
+        return [await self.read(first)]
+
+    async def _read_batch(self, first: int, count_max: int, size_max: int) -> list[Entry]:
+        segments = self.metadata.segments
+        later = [one.first_entry for one in segments if one.first_entry > first]
+        count_max = min(count_max, min(later) - first) if later else count_max
+        bookies = self._cluster.bookies_for_batches(self.metadata.segment_of(first).bookies)
+        batch = BatchOfEntries(self._entries, bookies, first, count_max, size_max)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def perform(sends: Sequence[Send]) -> None:
+            for send in sends:
+                self._cluster.call(send, partial(answered, send.token))
+            if batch.result is not None:
+                settle(done, None)
+
+        def answered(token: Token, answer: BookieAnswer) -> None:
+            perform(batch.answered(token, answer))
+
+        perform(batch.begin())
+        await done
+        self._cluster.note_without_batches(batch.unable)
+        return batch.result or []
+
     async def _newest_version(self) -> int:
         """Read the metadata again if they can be read, and return their version."""
         match await self._cluster.read_metadata(self.id):
@@ -147,6 +189,33 @@ class AsyncLedgerReader:
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
         """Yield the entries of a closed ledger, from one id to another; by default all."""
         end = self.last_entry if last is None else min(last, self.last_entry)
+        if self._quorums.ensemble == self._quorums.write:
+            found = self._entries_in_batches(first, end)
+        else:
+            found = self._single_entries(first, end)
+        async with aclosing(found) as entries:
+            async for entry in entries:
+                yield entry
+
+    async def _entries_in_batches(self, first: int, end: int) -> AsyncGenerator[Entry, None]:
+        """Yield entries while the next batch is on its way."""
+        loop = asyncio.get_running_loop()
+        batch: asyncio.Task[list[Entry]] | None = None
+        try:
+            while first <= end:
+                found = await (batch or self.read_batch(first, min(BATCH_COUNT, end - first + 1)))
+                first += len(found)
+                batch = None
+                if first <= end:
+                    batch = loop.create_task(self.read_batch(first, min(BATCH_COUNT, end - first + 1)))
+                for entry in found:
+                    yield entry
+        finally:
+            if batch is not None:
+                batch.cancel()
+
+    async def _single_entries(self, first: int, end: int) -> AsyncGenerator[Entry, None]:
+        """Yield entries of an ensemble in which no bookie has all of them."""
         under_way: deque[asyncio.Task[Entry]] = deque()
         loop = asyncio.get_running_loop()
         try:

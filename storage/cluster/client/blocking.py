@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from storage.cluster.client.async_reader import BATCH_COUNT, BATCH_SIZE
 from storage.cluster.client.connect import connect_async
 from storage.cluster.client.deferred_writer import SyncMode
 from storage.cluster.errors import ClusterError
@@ -246,6 +247,10 @@ class ClusterLedgerReader:
     def read(self, entry_id: int) -> Entry:
         """Return an entry, its digest verified. In an open ledger it need not be acknowledged."""
         return self._thread.run(self._reader.read(entry_id))
+
+    def read_batch(self, first: int, count_max: int = BATCH_COUNT, size_max: int = BATCH_SIZE) -> list[Entry]:
+        """Return entries from one on: at least one, and at most so many of about this size together."""
+        return self._thread.run(self._reader.read_batch(first, count_max, size_max))
 
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[Entry]:
         """Yield the entries of a closed ledger, from one id to another; by default all."""

@@ -47,7 +47,7 @@ from storage.cluster.metadata.znodes import Gone, Unchanged, Unknown
 from storage.entry.model import NO_ENTRY, DigestType
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     from storage.cluster.client.distribution import Quorums
     from storage.cluster.client.effects import BookieAnswer, Effect, MetadataRead, MetadataWritten
@@ -63,6 +63,10 @@ _T = TypeVar("_T")
 _LOG = logging.getLogger("ledgerstore.client")
 
 _CREATE_ATTEMPTS_MAX = 10
+
+_WITHOUT_BATCHES_S = 300.0
+"""So long a bookie is asked for single entries that has closed the connection at a batch read. It may be one
+of an old version, which is told by nothing else."""
 
 
 class AsyncCluster:
@@ -82,6 +86,8 @@ class AsyncCluster:
         """Those of the tasks that mark ledgers."""
         self._mark_timeout_s = options.limits.call_timeout_s
         self._writers: set[AsyncLedgerWriter] = set()
+        self._without_batches: dict[str, float] = {}
+        """By bookie: when it has answered no batch read."""
         self._recoveries: set[asyncio.Future[Versioned[ClusterLedgerMetadata]]] = set()
 
     def __repr__(self) -> str:
@@ -191,6 +197,17 @@ class AsyncCluster:
     def slow_bookies(self) -> frozenset[str]:
         """Return the bookies that are asked last for an entry."""
         return self._connections.failed_lately()
+
+    def bookies_for_batches(self, bookies: Iterable[str]) -> list[str]:
+        """Return those of the bookies that may know batch reads, the slow ones last."""
+        since = asyncio.get_running_loop().time() - _WITHOUT_BATCHES_S
+        slow = self.slow_bookies()
+        known = [bookie for bookie in bookies if self._without_batches.get(bookie, since) <= since]
+        return sorted(known, key=slow.__contains__)
+
+    def note_without_batches(self, bookies: Iterable[str]) -> None:
+        """Ask these bookies for no batches for a while."""
+        self._without_batches |= dict.fromkeys(bookies, asyncio.get_running_loop().time())
 
     def call(self, send: Send, answered: Callable[[BookieAnswer], None]) -> None:
         self._connections.call(send.bookie, send.request, answered)

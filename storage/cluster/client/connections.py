@@ -242,7 +242,8 @@ class BookieLink(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._calls:
+        # Bookies that do not know batch reads close the connection. They are good for everything else.
+        if self._calls and self._lane is not Lane.BATCH:
             self._connections.note_failure(self.bookie)
         for number in list(self._calls):
             self._end(number, NoAnswer(reason))

@@ -18,7 +18,16 @@ from storage.cluster.client.distribution import quorums_of
 from storage.cluster.client.effects import NoAnswer, Send, Token
 from storage.cluster.errors import CopiesUnreadable, LastAddConfirmedUnknown, UnauthorizedAccess
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import LAST_ENTRY, CodeAnswer, FoundEntry, FoundLac, ReadEntry, ReadLac
+from storage.cluster.wire.messages import (
+    LAST_ENTRY,
+    BatchRead,
+    CodeAnswer,
+    FoundEntries,
+    FoundEntry,
+    FoundLac,
+    ReadEntry,
+    ReadLac,
+)
 from storage.entry.model import NO_ENTRY
 
 if TYPE_CHECKING:
@@ -104,6 +113,55 @@ class EntryRead:
         self._unanswered += 1
         request = ReadEntry(self._entries.ledger_id, self.entry_id)
         return [Send(self._bookies[index], request, Token(self.entry_id, index, READ))]
+
+
+class BatchOfEntries:
+    """Reads consecutive entries with one request, from bookies that have all of them.
+
+    It is over when `result` is there: the first entries, as many as a bookie could give. There may be none:
+    then the first entry has to be read by itself, which also says what is wrong with it.
+    """
+
+    def __init__(
+        self, entries: EntryCodec, bookies: Sequence[str], first_entry: int, count_max: int, size_max: int
+    ) -> None:
+        """Ask these bookies one after the other."""
+        self._entries = entries
+        self._bookies = bookies
+        self._first = first_entry
+        self._count_max = count_max
+        self._size_max = size_max
+        self.unable: set[str] = set()
+        """The bookies that do not know such requests. They close the connection instead of an answer."""
+        self.result: list[Entry] | None = None
+
+    def begin(self) -> list[Send]:
+        return self._ask(0)
+
+    def _ask(self, index: int) -> list[Send]:
+        if index == len(self._bookies):
+            self.result = []
+            return []
+        request = BatchRead(self._entries.ledger_id, self._first, 0, self._count_max, self._size_max)
+        return [Send(self._bookies[index], request, Token(self._first, index, READ))]
+
+    def answered(self, token: Token, answer: BookieAnswer) -> list[Send]:
+        match answer:
+            case FoundEntries(found):
+                good: list[Entry] = []
+                for entry_id, data in enumerate(found[: self._count_max], self._first):
+                    entry = self._entries.decode(entry_id, data)
+                    if entry is None:
+                        break  # another bookie may have a good copy
+                    good.append(entry)
+                if good:
+                    self.result = good
+                    return []
+            case NoAnswer() | CodeAnswer(Code.BAD_REQUEST | Code.BAD_VERSION):
+                self.unable.add(self._bookies[token.bookie_index])
+            case _:
+                pass
+        return self._ask(token.bookie_index + 1)
 
 
 class LacRead:

@@ -146,6 +146,29 @@ def test_a_ledger_is_followed_while_it_is_written(tmp_path: Path) -> None:
     run_with_cluster(tmp_path, 3, steps)
 
 
+def test_a_batch_has_at_least_one_entry_and_keeps_to_its_limits_and_segments(tmp_path: Path) -> None:
+    async def steps(running: RunningCluster) -> None:
+        async with running.client() as cluster:
+            writer = await cluster.create(THREE)
+            await writer.append_many([b"%d" % number * 100 for number in range(5)])
+            opened = await cluster.view(writer.id)
+            assert [one.entry_id for one in await opened.read_batch(1, 2)] == [1, 2]
+            assert [one.entry_id for one in await opened.read_batch(3, size_max=1)] == [3]
+            with pytest.raises(NoSuchEntry):
+                await opened.read_batch(5)
+            await running.stop(writer.metadata.segments[0].bookies[0])
+            await writer.append_many([b"more"] * 5)
+            await writer.close()
+
+            reader = await cluster.view(writer.id)
+            second = reader.metadata.segments[1].first_entry
+            assert [one.entry_id for one in await reader.read_batch(0)] == list(range(second))
+            assert [one.entry_id for one in await reader.read_batch(second)] == list(range(second, 10))
+            assert [entry.entry_id async for entry in reader.entries()] == list(range(10))
+
+    run_with_cluster(tmp_path, 4, steps)
+
+
 def test_a_reader_learns_of_the_last_entry_although_no_other_follows(tmp_path: Path) -> None:
     """Each entry brings what was confirmed before it. Bookies are told the rest after an interval."""
 

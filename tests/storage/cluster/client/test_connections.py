@@ -13,7 +13,15 @@ from storage.cluster.client.effects import NoAnswer
 from storage.cluster.metadata.registration import Endpoint
 from storage.cluster.wire import frames, v3
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import CodeAnswer, FoundEntry, Incoming, LongPoll, ReadEntry
+from storage.cluster.wire.messages import (
+    BatchRead,
+    CodeAnswer,
+    FoundEntry,
+    Incoming,
+    LongPoll,
+    Protocol,
+    ReadEntry,
+)
 from storage.cluster.wire.protobuf import encode_varint
 
 if TYPE_CHECKING:
@@ -207,6 +215,50 @@ def test_a_bookie_whose_disk_fails_is_avoided(code: Code, avoided: set[str]) -> 
         assert calls.connections.failed_lately() == avoided
 
     with_peer(lambda incoming: [v3.encode_answer(incoming, CodeAnswer(code))], steps)
+
+
+def test_a_bookie_that_closes_the_connection_at_a_batch_read_stays_good_for_everything_else() -> None:
+    def peer(data: bytes) -> bytes:
+        body = data[frames.LENGTH.size :]
+        if frames.protocol_of(body) is Protocol.V2:
+            return b"\xff\xff\xff\xff"
+        incoming = v3.decode_request(body)
+        assert isinstance(incoming, Incoming)
+        return v3.encode_answer(incoming, FOUND)
+
+    async def main() -> None:
+        async with played_peer(b"", peer) as port:
+
+            async def resolve(_: str) -> Endpoint:
+                return Endpoint("bookie", "127.0.0.1", port, "bookie-rpc")
+
+            connections = Connections(resolve, lambda: None, ConnectionOptions())
+            calls = Calls(connections)
+            assert await calls.call(READ) == FOUND
+            assert isinstance(await calls.call(BatchRead(7, 0, 0, 10, 1000)), NoAnswer)
+            assert await calls.call(READ) == FOUND
+            assert connections.failed_lately() == frozenset()
+            await connections.close()
+
+    asyncio.run(main())
+
+
+def test_a_writer_learns_of_a_lost_connection_before_its_calls_end() -> None:
+    happened: list[object] = []
+
+    async def main() -> None:
+        async with played_peer(b"", lambda _: b"\xff\xff\xff\xff") as port:
+
+            async def resolve(_: str) -> Endpoint:
+                return Endpoint("bookie", "127.0.0.1", port, "bookie-rpc")
+
+            options = ConnectionOptions()
+            connections = Connections(resolve, lambda: None, options, happened.append)
+            happened.append(await Calls(connections).call(READ))
+            await connections.close()
+
+    asyncio.run(main())
+    assert happened == ["b1", NoAnswer("the connection was lost")]
 
 
 def test_calls_under_way_end_when_the_client_is_closed() -> None:

@@ -94,9 +94,7 @@ def test_every_write_set_is_in_enough_zones_whenever_that_is_possible(layout: st
     # Any order of zones that the bookies have.
     is_possible = any(
         all(order.count(zone) <= layout.count(zone) for zone in set(layout))
-        and all(
-            len({order[index] for index in quorums.write_set(one)}) >= 2 for one in range(quorums.ensemble)
-        )
+        and all(len({order[index] for index in write_set}) >= 2 for write_set in write_sets)
         for order in product(sorted(set(layout)), repeat=quorums.ensemble)
     )
     for seed in range(5):

@@ -8,10 +8,10 @@ import pytest
 from played_machines import ENTRIES, USUAL, open_metadata, stored
 
 from storage.cluster.client.effects import NoAnswer
-from storage.cluster.client.reader import EntryRead, LacRead, NotThere
+from storage.cluster.client.reader import BatchOfEntries, EntryRead, LacRead, NotThere
 from storage.cluster.errors import CopiesUnreadable, LastAddConfirmedUnknown, UnauthorizedAccess
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import CodeAnswer, FoundEntry, FoundLac
+from storage.cluster.wire.messages import BatchRead, CodeAnswer, FoundEntries, FoundEntry, FoundLac
 from storage.entry.model import Entry
 
 if TYPE_CHECKING:
@@ -117,3 +117,38 @@ def test_a_damaged_copy_or_a_silent_bookie_does_not_cover_the_ensemble() -> None
 
     assert isinstance(result, LastAddConfirmedUnknown)
     assert result.reasons == {"b1": "a damaged entry", "b2": "timed out"}
+
+
+# ── batches ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def batch_of(*answers: BookieAnswer) -> tuple[list[int] | None, list[str], set[str]]:
+    """Return the entries of a batch from 2 on, the bookies that it has asked, and those that are unable."""
+    batch = BatchOfEntries(ENTRIES, BOOKIES, 2, 3, 1000)
+    sends = batch.begin()
+    asked = [one.bookie for one in sends]
+    for answer in answers:
+        (send,) = sends
+        assert isinstance(send.request, BatchRead)
+        sends = batch.answered(send.token, answer)
+        asked += [one.bookie for one in sends]
+    found = None if batch.result is None else [one.entry_id for one in batch.result]
+    return found, asked, batch.unable
+
+
+def test_a_batch_ends_before_a_damaged_copy_and_the_next_bookie_is_asked_for_the_first_entry() -> None:
+    damaged = stored(3)[:-1] + b"x"
+
+    assert batch_of(FoundEntries((stored(2), damaged, stored(4)))) == ([2], ["b1"], set())
+    assert batch_of(FoundEntries((damaged,)), FoundEntries((stored(2),))) == ([2], ["b1", "b2"], set())
+    # Another entry's bytes are as bad as damaged ones, and no more are taken than were asked for.
+    assert batch_of(FoundEntries((stored(2), stored(4))))[0] == [2]
+    assert batch_of(FoundEntries(tuple(stored(one) for one in range(2, 9))))[0] == [2, 3, 4]
+
+
+def test_a_bookie_without_batch_reads_is_noted_and_one_without_the_entry_is_not() -> None:
+    closed = NoAnswer("the connection was lost")
+    unknown = CodeAnswer(Code.BAD_REQUEST)
+
+    assert batch_of(closed, NO_ENTRY, unknown) == ([], ["b1", "b2", "b3"], {"b1", "b3"})
+    assert batch_of(closed, FoundEntries((stored(2),))) == ([2], ["b1", "b2"], {"b1"})
