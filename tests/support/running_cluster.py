@@ -11,22 +11,28 @@ from example_cluster import INSTANCE_ID, ROOT, info
 from memory_znodes import MemoryServer
 
 from storage.cluster.bookie.access import AccessPolicy
+from storage.cluster.bookie.first_add import EndedLedger, check_first_add
 from storage.cluster.client.cluster import open_cluster
 from storage.cluster.client.connections import CallLimits, ConnectionOptions
 from storage.cluster.metadata.format import init_cluster
+from storage.cluster.metadata.paths import LedgerPaths, LedgerTree
 from storage.cluster.metadata.registration import BookieMode, register, unregister
 from storage.cluster.tls import TlsContexts, client_context
 from storage.cluster.wire.messages import Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from memory_znodes import MemoryZnodes
 
     from storage.aio.store import AsyncStore
+    from storage.cluster.bookie.server import BookieServer
     from storage.cluster.client.cluster import AsyncCluster
     from storage.cluster.tls import ClientTls, TlsConfig
+    from storage.cluster.wire.codes import Code
+    from storage.entry.credentials import Purpose
 
 _T = TypeVar("_T")
 
@@ -48,9 +54,23 @@ class RunningCluster:
         self, name: str, policy: AccessPolicy | None = None, tls: TlsConfig | None = None
     ) -> None:
         """Start a bookie and register it."""
-        running = AsyncExitStack()
         contexts = None if tls is None else TlsContexts(tls)
         bookie = running_bookie(self._path / name, policy=policy or AccessPolicy(), tls=contexts)
+        await self._enter(name, bookie)
+
+    async def start_with_checks(self, name: str) -> None:
+        """Start a bookie that checks the first add to each ledger against the metadata."""
+        paths = LedgerPaths(ROOT, LedgerTree.HIERARCHICAL)
+
+        async def check(ledger_id: int, purpose: Purpose) -> Code | EndedLedger:
+            return await check_first_add(self.znodes, paths, ledger_id, name, purpose)
+
+        await self._enter(name, running_bookie(self._path / name, check_first=check))
+
+    async def _enter(
+        self, name: str, bookie: AbstractAsyncContextManager[tuple[AsyncStore, BookieServer, int]]
+    ) -> None:
+        running = AsyncExitStack()
         store, _, port = await running.enter_async_context(bookie)
         self._running[name], self.stores[name], self.ports[name] = running, store, port
         await self.advertise(name, port)

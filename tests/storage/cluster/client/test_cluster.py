@@ -23,10 +23,12 @@ from storage.cluster.errors import (
     NoSuchLedgerExistsOnMetadataServer,
     NotEnoughBookies,
     OutcomeUnknown,
+    RecoveryIncomplete,
     UnauthorizedAccess,
     WriterFenced,
 )
 from storage.cluster.metadata.format import init_cluster
+from storage.cluster.metadata.ledger import ClusterLedgerState
 from storage.cluster.metadata.paths import LedgerPaths, read_tree
 from storage.cluster.metadata.registration import BookieMode, register
 from storage.cluster.metadata.underreplication import list_marked, read_mark
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 ROOT = "/ledgers"
 THREE = Quorums(3, 3, 2)
+AT_ONCE = CallLimits(reconnect_delay_s=0)
 
 
 def test_entries_are_acknowledged_closed_and_read(tmp_path: Path) -> None:
@@ -123,6 +126,90 @@ def test_a_client_that_takes_over_fences_the_writer_and_has_all_acknowledged_ent
             assert again.last_entry == reader.last_entry
 
     run_with_cluster(tmp_path, 3, steps)
+
+
+def test_32_a_reader_that_only_views_a_ledger_does_not_fence_its_writer(tmp_path: Path) -> None:
+    async def steps(running: RunningCluster) -> None:
+        async with running.client() as first, running.client() as second:
+            writer = await first.create(THREE)
+            await writer.append(b"one")
+            reader = await second.view(writer.id)
+            assert (await reader.read(0)).payload == b"one"
+            assert await reader.read_last_add_confirmed() == -1
+            with pytest.raises(NoSuchEntry):
+                await reader.read(1)
+            before = await second.metadata(writer.id)
+            assert [await writer.append(b"two"), await writer.append(b"three")] == [1, 2]
+            assert await second.metadata(writer.id) == before
+            assert (await writer.close()).last_entry == 2
+
+    run_with_cluster(tmp_path, 3, steps)
+
+
+def test_33_a_ledger_stays_fenced_when_its_bookies_are_restarted(tmp_path: Path) -> None:
+    async def steps(running: RunningCluster) -> None:
+        async with running.client(AT_ONCE) as first, running.client() as second:
+            writer = await first.create(THREE)
+            await writer.append(b"one")
+            # Fenced, and not closed: the client goes away in the middle of its recovery.
+            key = master_key(b"")
+            for name in ("b1", "b2", "b3"):
+                running.stores[name].bookie.blocking.fence(writer.id, key)
+                await running.stop(name)
+                await running.start(name)
+            with pytest.raises(OutcomeUnknown):
+                await writer.append(b"two")
+            with pytest.raises(WriterFenced):
+                await writer.append(b"three")
+            assert (await second.take_over(writer.id)).last_entry == 0
+
+    run_with_cluster(tmp_path, 3, steps)
+
+
+def test_37_a_recovery_without_bookies_fails_and_succeeds_when_they_are_back(tmp_path: Path) -> None:
+    async def steps(running: RunningCluster) -> None:
+        async with running.client() as first, running.client(AT_ONCE) as second:
+            writer = await first.create(THREE)
+            await writer.append_many([b"one", b"two"])
+            for name in ("b1", "b2", "b3"):
+                await running.stop(name)
+            with pytest.raises(RecoveryIncomplete) as caught:
+                await second.take_over(writer.id)
+            assert len(caught.value.bookies) == 3
+            state = (await second.metadata(writer.id)).state
+            assert state is ClusterLedgerState.IN_RECOVERY
+
+            for name in ("b1", "b2", "b3"):
+                await running.start(name)
+            reader = await second.take_over(writer.id)
+            assert [payload async for payload in reader.payloads()] == [b"one", b"two"]
+
+    run_with_cluster(tmp_path, 3, steps)
+
+
+def test_45_a_writer_adds_nothing_to_a_ledger_that_was_taken_over_and_deleted(tmp_path: Path) -> None:
+    async def steps(running: RunningCluster) -> None:
+        for name in ("b1", "b2", "b3"):
+            await running.start_with_checks(name)
+        async with running.client(AT_ONCE) as first, running.client() as second:
+            writer = await first.create(THREE)
+            await writer.append(b"one")
+            await second.take_over(writer.id)
+            await second.delete(writer.id)
+            for name in ("b1", "b2", "b3"):
+                # As when the bookie has collected the ledger, and its fence with it. It forgets in a restart
+                # that it has checked the first add.
+                running.stores[name].bookie.blocking.delete(writer.id)
+                await running.stop(name)
+                await running.start_with_checks(name)
+            with pytest.raises(OutcomeUnknown):
+                await writer.append(b"two")
+            with pytest.raises((WriterFenced, NoSuchLedgerExistsOnMetadataServer)):
+                await writer.append(b"three")
+            for name in ("b1", "b2", "b3"):
+                assert not running.stores[name].bookie.has_entries(writer.id)
+
+    run_with_cluster(tmp_path, 0, steps)
 
 
 def test_a_ledger_is_followed_while_it_is_written(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,7 +67,20 @@ def test_no_answer_at_all_ends_as_an_error() -> None:
     run(test)
 
 
-def test_ids_go_on_with_a_high_half_when_31_bits_are_used_up() -> None:
+def test_27_ids_of_ten_clients_at_once_are_different() -> None:
+    async def test(server: MemoryServer) -> None:
+        async def ids() -> list[int]:
+            znodes = server.session()
+            return [await new_ledger_id(znodes, "/ledgers") for _ in range(10)]
+
+        found = await asyncio.gather(*(ids() for _ in range(10)))
+        assert sorted(one for each in found for one in each) == list(range(100))
+        assert all(each != list(range(each[0], each[0] + 10)) for each in found)
+
+    run_with_server(test)
+
+
+def test_27_ids_go_on_with_a_high_half_when_31_bits_are_used_up() -> None:
     async def test(server: MemoryServer) -> None:
         znodes = server.session()
         await create_node(znodes, "/ledgers/idgen")

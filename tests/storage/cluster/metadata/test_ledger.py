@@ -101,7 +101,7 @@ seeds = st.integers(0, (1 << 64) - 1)
 
 
 @given(seeds)
-def test_random_metadata_survives_a_rewrite_with_its_unknown_fields(seed: int) -> None:
+def test_26_random_metadata_survives_a_rewrite_with_its_unknown_fields(seed: int) -> None:
     check_rewrite(ledger_metadata(seed))
 
 
@@ -202,7 +202,7 @@ HEAD = b"BookieMetadataFormatVersion\t"
         (HEAD + b"1\n\xff\n", "format version 1: "),
     ],
 )
-def test_data_that_is_no_metadata_is_refused_with_the_reason(data: bytes, words: str) -> None:
+def test_26_data_that_is_no_metadata_is_refused_with_the_reason(data: bytes, words: str) -> None:
     found = ledger.decode(data)
     assert isinstance(found, Malformed)
     assert words in found.reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster_loops import collected, run
+from cluster_loops import collected, run, run_with_server
 from fixtures import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ from storage.cluster.metadata.paths import (
 from storage.cluster.metadata.update import create_node
 
 if TYPE_CHECKING:
-    from memory_znodes import MemoryZnodes
+    from memory_znodes import MemoryServer, MemoryZnodes
 
 HYBRID = LedgerPaths("/ledgers", LedgerTree.HIERARCHICAL)
 LONG = LedgerPaths("/ledgers", LedgerTree.LONG_HIERARCHICAL)
@@ -163,7 +163,7 @@ IDS = [
 
 
 @pytest.mark.parametrize("tree", LedgerTree)
-def test_ledgers_are_listed_in_ascending_order(tree: LedgerTree) -> None:
+def test_29_ledgers_are_listed_in_ascending_order(tree: LedgerTree) -> None:
     async def test(znodes: MemoryZnodes) -> None:
         paths = LedgerPaths("/ledgers", tree)
         for ledger_id in reversed(IDS):
@@ -181,6 +181,29 @@ def test_ledgers_are_listed_in_ascending_order(tree: LedgerTree) -> None:
         assert await collected(list_ledgers(znodes, paths)) == IDS
 
     run(test)
+
+
+@pytest.mark.parametrize("tree", [LedgerTree.HIERARCHICAL, LedgerTree.LONG_HIERARCHICAL])
+def test_29_ledgers_are_listed_beside_empty_inner_nodes_and_deletes(tree: LedgerTree) -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes, other = server.session(), server.session()
+        paths = LedgerPaths("/ledgers", tree)
+        ids = [7, 10_007, 20_007, 100_000_007]
+        for ledger_id in ids:
+            await create_node(znodes, paths.path_of(ledger_id))
+        await create_node(znodes, paths.path_of(30_007).rpartition("/")[0])
+
+        found = []
+        async for ledger_id in list_ledgers(znodes, paths):
+            found.append(ledger_id)
+            if ledger_id == 7:
+                # The last ledger of an inner node goes, and so does the inner node.
+                path = paths.path_of(100_000_007)
+                await other.delete(path)
+                await other.delete(path.rpartition("/")[0])
+        assert found in (ids[:3], ids)
+
+    run_with_server(test)
 
 
 def test_a_node_that_is_no_ledger_is_listed_with_its_problem() -> None:

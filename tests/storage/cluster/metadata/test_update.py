@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,7 @@ def test_a_parent_that_is_deleted_at_the_same_time_is_created_again() -> None:
     run_with_server(test)
 
 
-def test_a_change_is_made_again_on_the_data_of_another_client() -> None:
+def test_25_a_change_is_made_again_on_the_data_of_another_client() -> None:
     async def test(server: MemoryServer) -> None:
         znodes, other = server.session(), server.session()
         await znodes.create("/n", b"a")
@@ -121,7 +122,27 @@ def test_a_change_that_has_become_unnecessary_keeps_its_lost_write_from_taking_p
     run(test)
 
 
-def test_a_change_to_the_same_value_is_not_written() -> None:
+def test_25_ten_clients_that_change_one_node_lose_no_change() -> None:
+    async def test(server: MemoryServer) -> None:
+        await server.session().create("/n", b"")
+
+        sessions = [server.session() for _ in range(10)]
+
+        async def change(znodes: MemoryZnodes, letter: bytes) -> None:
+            for _ in range(5):
+                done = await change_data(znodes, "/n", lambda data: data + letter)
+                assert not isinstance(done, Gone)
+
+        await asyncio.gather(*(change(one, b"%d" % number) for number, one in enumerate(sessions)))
+
+        data = await data_of(server.session(), "/n")
+        assert sorted(data) == sorted(b"0123456789" * 5)
+        assert sum(one.writes for one in sessions) > 50, "they have been in each other's way"
+
+    run_with_server(test)
+
+
+def test_25_a_change_to_the_same_value_is_not_written() -> None:
     async def test(znodes: MemoryZnodes) -> None:
         await znodes.create("/n", b"a")
         await change_data(znodes, "/n", lambda data: data)
@@ -187,7 +208,7 @@ def test_a_ledger_is_created_read_changed_and_deleted() -> None:
 
 
 @LOSSES
-def test_a_create_whose_answer_is_lost_is_known_by_its_token(loss: Loss) -> None:
+def test_28_a_create_whose_answer_is_lost_is_known_by_its_token(loss: Loss) -> None:
     async def test(znodes: MemoryZnodes) -> None:
         await create_node(znodes, "/ledgers/00/0000")
         znodes.lose(loss)
@@ -196,7 +217,7 @@ def test_a_create_whose_answer_is_lost_is_known_by_its_token(loss: Loss) -> None
     run(test)
 
 
-def test_a_ledger_of_another_client_is_not_taken_for_ours() -> None:
+def test_28_a_ledger_of_another_client_is_not_taken_for_ours() -> None:
     async def test(server: MemoryServer) -> None:
         znodes, other = server.session(), server.session()
         await create_node(znodes, "/ledgers/00/0000")
