@@ -3,6 +3,7 @@
     ClusterError
     ├── the caller's mistake, or bad timing: nothing was changed
     │   ├── InvalidMetadataUri    an address of metadata that cannot be used
+    │   ├── InvalidQuorums        quorums that are larger than the ensemble, or zero; also a ValueError
     │   ├── NoSuchCluster         there is no cluster at the address
     │   ├── ClusterExists         there is a cluster already
     │   ├── ClusterNotNamed       a cluster is erased only by the name of its instance
@@ -74,6 +75,19 @@ class InvalidMetadataUri(ClusterError, ValueError):
     uri: str
     reason: str
     text = "{uri}: {reason}"
+
+
+class InvalidQuorums(ClusterError, ValueError):
+    """The sizes of a ledger do not fit to each other."""
+
+    code = -14
+    ensemble: int
+    write: int
+    ack: int
+    text = (
+        "ensemble {ensemble}, write quorum {write}, ack quorum {ack}: each has to be at least as large as "
+        "the next, and the last at least 1"
+    )
 
 
 class NoSuchCluster(ClusterError):

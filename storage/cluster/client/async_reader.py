@@ -151,7 +151,8 @@ class AsyncLedgerReader:
             perform(batch.answered(token, answer))
 
         perform(batch.begin())
-        await done
+        # A bookie that hangs costs no more than a part of the time that a single read may take.
+        await asyncio.wait([done], timeout=_SPECULATIVE_READ_S)
         self._cluster.note_without_batches(batch.unable)
         return batch.result or []
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from storage.cluster.errors import InvalidQuorums
+
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
@@ -36,10 +38,7 @@ class Quorums:
 
     def __post_init__(self) -> None:
         if not self.ensemble >= self.write >= self.ack >= 1:
-            raise ValueError(
-                f"ensemble {self.ensemble}, write quorum {self.write}, ack quorum {self.ack}: "
-                "each has to be at least as large as the next, and the last at least 1"
-            )
+            raise InvalidQuorums(self.ensemble, self.write, self.ack)
 
     @property
     def missing(self) -> int:

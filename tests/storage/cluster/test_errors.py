@@ -24,6 +24,7 @@ from storage.cluster.errors import (
     ForceIncomplete,
     InvalidMetadata,
     InvalidMetadataUri,
+    InvalidQuorums,
     LastAddConfirmedUnknown,
     LedgerClosed,
     LedgerCutShort,
@@ -69,6 +70,14 @@ SAMPLES: list[tuple[ClusterError, int, str]] = [
         BookiesRegistered("/ledgers", ("bk1", "bk2")),
         -999,
         "/ledgers: bookies are still registered, stop them first: bk1, bk2",
+    ),
+    (
+        InvalidQuorums(2, 3, 2),
+        -14,
+        (
+            "ensemble 2, write quorum 3, ack quorum 2: each has to be at least as large as the next, and the "
+            "last at least 1"
+        ),
     ),
     (LedgerExists(7), -20, "there is a ledger 7 already"),
     (NoSuchLedgerExistsOnMetadataServer(7), -25, "the metadata has no ledger 7"),
