@@ -393,7 +393,7 @@ CLUSTER_BUGS = (
         "a-reader-is-shown-the-entry-after-the-last-add-confirmed",
         "a reader is shown acknowledged entries only",
         TAILER,
-        "LedgerTailer._go_on",
+        "LedgerTailer._end_of_ledger",
         Replace(
             "metadata.last_entry if metadata.is_closed else self.last_add_confirmed",
             "metadata.last_entry if metadata.is_closed else self.last_add_confirmed + 1",
@@ -406,7 +406,10 @@ CLUSTER_BUGS = (
         "a reader of a closed ledger is shown all entries",
         TAILER,
         "LedgerTailer._go_on",
-        Replace("metadata.is_closed and self._next > end", "metadata.is_closed and self._next >= end"),
+        Replace(
+            "self._metadata.value.is_closed and self._next > end",
+            "self._metadata.value.is_closed and self._next >= end",
+        ),
         "O8",
     ),
     PlantedClusterBug(

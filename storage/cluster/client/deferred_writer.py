@@ -115,8 +115,7 @@ class DeferredLedgerWriter(LedgerWriter):
 
     def connection_lost(self, bookie: str) -> list[Effect]:
         """Note that a bookie may have lost what it had in memory."""
-        is_writing = self.state in (WriterState.OPEN, WriterState.CHANGING)
-        if bookie not in self._copies.bookies or not (is_writing or self._force):
+        if bookie not in self._copies.bookies or self.state in (WriterState.CLOSED, WriterState.LOST):
             return []
         if not self._is_all_forced:
             return self._lose(EntriesNotForced(self._entries.ledger_id, bookie, self.last_confirmed))

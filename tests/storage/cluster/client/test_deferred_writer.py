@@ -125,6 +125,9 @@ def test_a_bookie_that_may_have_been_restarted_ends_the_writer_if_entries_are_no
 
     assert writer.machine.last_confirmed == -1
     assert isinstance(writer.reports[-1], WriterLost)
+    ended = len(writer.reports)
+    writer.lose_connection("b1")
+    assert len(writer.reports) == ended
 
 
 def test_copies_under_way_at_a_bookie_that_may_have_been_restarted_do_not_count() -> None:
