@@ -23,15 +23,16 @@ class Failure:
     """Played again, they make the same violation, whatever the seed."""
     invariant: str
     text: str
+    kind: type[Schedule] = Schedule
 
 
-def play(seed: int, given: Sequence[int] | None = None) -> Failure | None:
+def play(seed: int, given: Sequence[int] | None = None, kind: type[Schedule] = Schedule) -> Failure | None:
     """Play the schedule of a seed, or of these choices."""
     choices = Choices(seed, given)
     try:
-        Schedule(choices).play()
+        kind(choices).play()
     except InvariantViolated as violation:
-        return Failure(seed, tuple(choices.made), violation.invariant, str(violation))
+        return Failure(seed, tuple(choices.made), violation.invariant, str(violation), kind)
     return None
 
 
@@ -44,10 +45,10 @@ def play_scenario(name: str) -> Failure | None:
     return None
 
 
-def explore(seeds: Iterable[int]) -> Iterator[Failure]:
+def explore(seeds: Iterable[int], kind: type[Schedule] = Schedule) -> Iterator[Failure]:
     """Play the schedules of these seeds, and yield those that violate an invariant."""
     for seed in seeds:
-        failure = play(seed)
+        failure = play(seed, None, kind)
         if failure is not None:
             yield failure
 
@@ -67,18 +68,18 @@ def minimise(failure: Failure, plays_max: int = 2_000) -> Failure:
             if any(piece):
                 smaller = (*best.choices[:at], *(0 for _ in piece), *best.choices[at + size :])
                 plays += 1
-                found = play(failure.seed, smaller)
+                found = play(failure.seed, smaller, failure.kind)
                 if found is not None and found.invariant == failure.invariant:
                     best = found
             at -= size
         size //= 2
     end = max((number for number, choice in enumerate(best.choices, 1) if choice), default=0)
-    return Failure(best.seed, best.choices[:end], best.invariant, best.text)
+    return Failure(best.seed, best.choices[:end], best.invariant, best.text, best.kind)
 
 
 def trace(failure: Failure) -> list[str]:
     """Return what happens in the schedule, line by line."""
-    schedule = Schedule(Choices(failure.seed, failure.choices))
+    schedule = failure.kind(Choices(failure.seed, failure.choices))
     schedule.world.trace = []
     try:
         schedule.play()

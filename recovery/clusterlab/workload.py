@@ -28,7 +28,7 @@ QUORUMS = (Quorums(3, 3, 2), Quorums(3, 2, 2), Quorums(4, 3, 2), Quorums(3, 3, 3
 _ENTRIES = entry_codec(7, DigestType.CRC32C, b"")
 _LIMITS = WriterLimits(ensemble_changes_max=20)
 
-_HORIZON = 160
+HORIZON = 160
 """Clients begin and faults happen before this time."""
 
 _MENDED = 600.0
@@ -42,6 +42,12 @@ _METADATA_LOSSES = (0.0, 0.1, 0.3)
 
 class Schedule:
     """One schedule, as far as it has been played."""
+
+    bookie_kind = ModelBookie
+    network_kind = Network
+    oracles_kind = Oracles
+    writer_kind = WriterClient
+    machine_kind: type[LedgerWriter] = LedgerWriter
 
     def __init__(self, choices: Choices) -> None:
         self.world = World(choices)
@@ -71,38 +77,38 @@ class Schedule:
         created = ClusterLedgerMetadata(
             quorums.ensemble, quorums.write, quorums.ack, (LedgerSegment(0, ensemble),)
         )
-        self.oracles = oracles = Oracles(quorums, _ENTRIES, created)
-        self.bookies = {name: ModelBookie(name, world, oracles) for name in names}
+        self.oracles = oracles = self.oracles_kind(quorums, _ENTRIES, created)
+        self.bookies = {name: self.bookie_kind(name, world, oracles) for name in names}
         oracles.bookies = self.bookies
-        self.network = Network(world, self.bookies)
+        self.network = self.network_kind(world, self.bookies)
         self.metadata = ModelMetadata(world, oracles, created)
         self.network.loss = _LOSSES[pick(len(_LOSSES))]
         self.metadata.loss = _METADATA_LOSSES[pick(len(_METADATA_LOSSES))]
         self._environment = world, self.network, self.metadata, oracles
-        self._start_writer(LedgerWriter(_ENTRIES, self.metadata.node, candidates, seed, _LIMITS))
+        self._start_writer(self.machine_kind(_ENTRIES, self.metadata.node, candidates, seed, _LIMITS))
         self._recoverers = [RecovererClient(f"recoverer{n}", *self._environment) for n in range(pick(3))]
         for recoverer in self._recoverers:
             start = partial(
                 recoverer.start, self.metadata.node, _ENTRIES, self._candidates, attempts=1 + pick(3)
             )
-            world.after(pick(_HORIZON), recoverer.deliver, start)
+            world.after(pick(HORIZON), recoverer.deliver, start)
         self._readers = [ReaderClient(f"reader{n}", *self._environment) for n in range(pick(3))]
         for reader in self._readers:
-            world.after(pick(_HORIZON), self._start_reader, reader)
+            world.after(pick(HORIZON), self._start_reader, reader)
         for _ in range(pick(4)):
-            world.after(pick(_HORIZON), self._go_wrong)
+            world.after(pick(HORIZON), self._go_wrong)
         world.after(_MENDED, self._mend)
 
     def _start_writer(self, machine: LedgerWriter) -> None:
         pick = self._choices.pick
-        self.writer = WriterClient("writer", *self._environment)
+        self.writer = self.writer_kind("writer", *self._environment)
         self.writer.start(machine)
         at = 0.0
         for _ in range(1 + pick(4)):
             self.world.after(at, self.writer.deliver, self.writer.add, 1 + pick(3))
-            at += pick(_HORIZON // 3)
+            at += pick(HORIZON // 3)
         if pick(2):
-            self.world.after(at + pick(_HORIZON), self.writer.deliver, self.writer.close)
+            self.world.after(at + pick(HORIZON), self.writer.deliver, self.writer.close)
 
     def _start_reader(self, reader: ReaderClient) -> None:
         reader.deliver(reader.start, LedgerTailer(_ENTRIES, self.metadata.node, 0, _POLL_S))

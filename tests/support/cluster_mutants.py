@@ -64,7 +64,7 @@ def find(bug: PlantedClusterBug, schedules: int) -> SearchResult:
         return SearchResult(1, directed, 0)
     played = bug.seeds[:schedules]
     for number, seed in enumerate(played, 1):
-        failure = play(seed)
+        failure = play(seed, None, bug.kind)
         if failure is not None:
             return SearchResult(number, failure, sum(map(bool, minimise(failure, 300).choices)))
     return SearchResult(len(played), None, 0)

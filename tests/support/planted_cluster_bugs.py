@@ -5,12 +5,16 @@ and the number of the defect in our notes on it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from code_edits import After, Before, Drop, Edit, EditAddress, Replace, Rewrite
 
+from recovery.clusterlab.deferred import DeferredSchedule
+from recovery.clusterlab.workload import Schedule
+
 CHANGE = "storage.cluster.client.metadata_change"
 COPIES = "storage.cluster.client.copies"
+DEFERRED = "storage.cluster.client.deferred_writer"
 DISTRIBUTION = "storage.cluster.client.distribution"
 READER = "storage.cluster.client.reader"
 RECOVERER = "storage.cluster.client.recoverer"
@@ -32,10 +36,19 @@ class PlantedClusterBug:
     """The schedules to play. Rare bugs have few, of which one is known to find them."""
     scenario: str | None = None
     """A schedule that is written by hand, for what chance finds too rarely."""
+    kind: type[Schedule] = Schedule
+    """What the random schedules play."""
 
 
 def _bug(name: str, rule: str, module: str, function: str, edit: Edit, *invariants: str) -> PlantedClusterBug:
     return PlantedClusterBug(name, rule, (EditAddress(module, function, edit),), frozenset(invariants))
+
+
+def _deferred(
+    name: str, rule: str, module: str, function: str, edit: Edit, *invariants: str
+) -> PlantedClusterBug:
+    """Return a bug of ledgers with deferred syncs or explicit last adds confirmed."""
+    return replace(_bug(name, rule, module, function, edit, *invariants), kind=DeferredSchedule)
 
 
 READS_DO_NOT_FENCE = EditAddress(
@@ -493,6 +506,81 @@ CLUSTER_BUGS = (
         "T2",
         "T3",
         "O6",
+        "O8",
+    ),
+    # ── deferred syncs, and what is told explicitly ──────────────────────────────────────────────────
+    _deferred(
+        "a-restarted-bookie-forces-what-it-has-lost",
+        "a force counts only on the connection of its adds",
+        DEFERRED,
+        "DeferredLedgerWriter.connection_lost",
+        Replace("self._is_all_forced", "True"),
+        "T2",
+        "O6",
+    ),
+    _deferred(
+        "copies-at-a-restarted-bookie-count",
+        "copies under way at a bookie that may have been restarted do not count",
+        DEFERRED,
+        "DeferredLedgerWriter.connection_lost",
+        Drop("self._copies.fail(bookie)"),
+        "T2",
+    ),
+    _deferred(
+        "a-force-without-one-bookie-confirms",
+        "a force needs every bookie of the ensemble",
+        DEFERRED,
+        "DeferredLedgerWriter.answered",
+        Replace(
+            "[] if force.unanswered else self._end_force(force)",
+            "[] if len(force.unanswered) != 1 else self._end_force(force)",
+        ),
+        "T2",
+    ),
+    _deferred(
+        "a-failed-force-confirms",
+        "a force that fails at one bookie confirms nothing",
+        DEFERRED,
+        "DeferredLedgerWriter.answered",
+        Replace("answer != CodeAnswer(Code.OK)", "False"),
+        "T2",
+    ),
+    _deferred(
+        "a-force-confirms-what-came-after-it-began",
+        "a force confirms what was acknowledged when it began",
+        DEFERRED,
+        "DeferredLedgerWriter._end_force",
+        Before(
+            "self.last_confirmed, self.length_confirmed = ...", "force.last_entry = self.last_acknowledged"
+        ),
+        "T2",
+    ),
+    _deferred(
+        "an-acknowledgement-confirms-although-syncs-are-deferred",
+        "the last add confirmed moves only by a force",
+        DEFERRED,
+        "DeferredLedgerWriter._acknowledge",
+        After("self.last_acknowledged += len(complete)", "self.last_confirmed = self.last_acknowledged"),
+        "O2",
+        "T2",
+        "O4",
+        "O3",
+    ),
+    _deferred(
+        "the-ensemble-changes-although-entries-are-not-forced",
+        "the ensemble does not change while an acknowledged entry is not forced",
+        DEFERRED,
+        "DeferredLedgerWriter._begin_change",
+        Replace("self._is_all_forced", "True"),
+        "T2",
+    ),
+    _deferred(
+        "bookies-are-told-what-is-not-confirmed",
+        "an explicit packet has the last add confirmed",
+        WRITER,
+        "LedgerWriter.tell_confirmed",
+        Rewrite("self._told = self.last_confirmed", "self._told = self.last_pushed"),
+        "O2",
         "O8",
     ),
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from recovery.clusterlab.deferred import DeferredSchedule
 from recovery.clusterlab.directed import SCENARIOS
 from recovery.clusterlab.explorer import explore, minimise, play, play_scenario, trace
 from recovery.clusterlab.workload import Schedule
@@ -40,6 +41,15 @@ def test_no_schedule_that_is_written_by_hand_violates_an_invariant(name: str) ->
 
 def test_no_random_schedule_violates_an_invariant() -> None:
     assert list(explore(range(300))) == []
+
+
+def test_no_random_schedule_with_deferred_syncs_violates_an_invariant() -> None:
+    assert list(explore(range(150), DeferredSchedule)) == []
+
+
+@pytest.mark.slow(20)
+def test_no_schedule_of_ten_thousand_with_deferred_syncs_violates_an_invariant() -> None:
+    assert list(explore(range(1_000, 11_000), DeferredSchedule)) == []
 
 
 @pytest.mark.slow(20)
