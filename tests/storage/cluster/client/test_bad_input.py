@@ -109,7 +109,7 @@ async def ends_within(limit_s: float, call: Awaitable[object]) -> BaseException 
     loop = asyncio.get_running_loop()
     since, found = loop.time(), None
     try:
-        await asyncio.wait_for(call, 1000)  # type: ignore[arg-type]
+        await asyncio.wait_for(call, 1000)
     except Exception as error:
         found = error
     assert loop.time() - since <= limit_s + 1, f"{loop.time() - since} s"

@@ -193,10 +193,10 @@ def test_29_ledgers_are_listed_beside_empty_inner_nodes_and_deletes(tree: Ledger
             await create_node(znodes, paths.path_of(ledger_id))
         await create_node(znodes, paths.path_of(30_007).rpartition("/")[0])
 
-        found = []
-        async for ledger_id in list_ledgers(znodes, paths):
-            found.append(ledger_id)
-            if ledger_id == 7:
+        found: list[object] = []
+        async for one in list_ledgers(znodes, paths):
+            found.append(one)
+            if one == 7:
                 # The last ledger of an inner node goes, and so does the inner node.
                 path = paths.path_of(100_000_007)
                 await other.delete(path)
