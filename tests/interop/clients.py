@@ -1,109 +1,90 @@
 """Test that our client and the unmodified Java client share ledgers, on bookies of both kinds.
 
     python tests/interop/clients.py              all of it, as `make interop-client` does
-    python tests/interop/clients.py ours|real|mixed    only on these bookies
+    python tests/interop/clients.py ours|real|mixed    only on these bookies, with our metadata server
 
-On four bookies each (ours, BookKeeper's own, two of both), with our metadata server and once with a real
-ZooKeeper: a ledger of each client is read by the other; a ledger that its writer has left open is taken over
-by the other, and its writer is fenced; and our client writes on while a bookie is killed.
+On four bookies each (ours, BookKeeper's own, two of both), with our metadata server and with ZooKeeper: the
+steps of an application (client_steps.py) show the same with our client and with the Java client, with both
+versions of the protocol; a ledger of each client is read by the other; a ledger that its writer has left open
+is taken over by the other, and its writer is fenced; and our client writes on while a bookie is killed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from difflib import unified_diff
 from typing import TYPE_CHECKING
 
-from bookies import DIRECTORY, java, ledgerstore, our_bookie, our_metadata, real_bookie, wait_until_registered
+from bookies import DIRECTORY, ledgerstore, our_bookie, our_metadata, real_bookie, wait_until_registered
+from client_steps import steps_of
 from jvm import exit_code_of
+from ledger_clients import PASSWORD, End, JavaClients, Refusal, our_client
 from zookeeper_processes import free_port, real_zookeeper
 
 from storage.cluster import connect_async
 from storage.cluster.client.distribution import Quorums
-from storage.cluster.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from bookies import Bookie
-
-    from storage.cluster.client.cluster import AsyncCluster
+    from ledger_clients import LedgerClient
 
 KINDS: Mapping[str, tuple[Bookie, ...]] = {
     "ours": (our_bookie, our_bookie, our_bookie, our_bookie),
     "real": (real_bookie, real_bookie, real_bookie, real_bookie),
     "mixed": (our_bookie, real_bookie, our_bookie, real_bookie),
 }
-THREE = Quorums(3, 3, 2)
-PASSWORD = b"secret"
+PROTOCOLS = ("v2", "v3")
+THREE = (3, 3, 2)
 ENTRIES = 100
-_JAVA_S = 120
 _CHANGE_S = 60
 
 
-def run_java(uri: str, protocol: str, *words: object) -> list[str]:
-    """Run one command of `ClientLedgers`, and return its lines."""
-    command = java("interop.ClientLedgers", uri, protocol, *map(str, words))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_JAVA_S)
-    lines = [line for line in done.stdout.splitlines() if re.match(r"(\d+|ledger|end) ", line)]
-    assert done.returncode == 0, f"{words}: {done.stdout[-1500:]}{done.stderr[-1500:]}"
-    return lines
-
-
-async def run_java_beside(uri: str, protocol: str, *words: object) -> list[str]:
-    """Run it in a thread, because our clients have to go on."""
-    return await asyncio.to_thread(run_java, uri, protocol, *words)
-
-
 def expected(writer: str, count: int) -> list[str]:
-    """Return what Java prints of a ledger of these entries."""
-    payloads = [f"{writer} {number}" for number in range(count)]
-    lines = [f"{number} {payload}" for number, payload in enumerate(payloads)]
-    return [*lines, f"end {count - 1} {sum(map(len, payloads))}"]
+    """Return the lines of a ledger of these entries."""
+    texts = [f"{writer} {number}" for number in range(count)]
+    lines = [f"{number} {text}" for number, text in enumerate(texts)]
+    return [*lines, str(End(count - 1, sum(map(len, texts))))]
 
 
-async def read_by_ours(cluster: AsyncCluster, ledger_id: int) -> list[str]:
+async def read_all(reader: LedgerClient, ledger: int) -> list[str]:
     """Take the ledger over, and return the same lines."""
-    reader = await cluster.take_over(ledger_id, PASSWORD)
-    lines = [f"{entry.entry_id} {entry.payload.decode()}" async for entry in reader.entries()]
-    return [*lines, f"end {reader.last_entry} {reader.metadata.length}"]
+    end = await reader.take_over(ledger)
+    entries = await reader.read(ledger, 0, end.last)
+    return [*(f"{entry.entry_id} {entry.text}" for entry in entries), str(end)]
 
 
-async def share_ledgers(uri: str, protocol: str) -> None:
-    """Write with each client, and read and take over with the other."""
-    async with connect_async(uri) as cluster:
-        async with await cluster.create(THREE, PASSWORD) as writer:
-            await writer.append_many([b"python %d" % number for number in range(ENTRIES)])
-        assert await run_java_beside(uri, protocol, "read", writer.id) == expected("python", ENTRIES)
-
-        writer = await cluster.create(THREE, PASSWORD)
-        await writer.append_many([b"python %d" % number for number in range(ENTRIES)])
-        assert await run_java_beside(uri, protocol, "recover", writer.id) == expected("python", ENTRIES)
-        try:
-            await writer.append(b"too late")
-        except OutcomeUnknown:
-            pass
-        else:
-            raise AssertionError("the writer of a ledger that was taken over has added an entry")
-
-        for command in ("write", "leave"):
-            (line,) = await run_java_beside(uri, protocol, command, ENTRIES)
-            found = await read_by_ours(cluster, int(line.split()[1]))
-            assert found == expected("java", ENTRIES), found[-3:]
+async def share_ledgers(writer: LedgerClient, other: LedgerClient) -> None:
+    """Let another client read a ledger that the writer has closed, and take over one that it still writes."""
+    closed, left = await writer.create(THREE), await writer.create(THREE)
+    for ledger in (closed, left):
+        texts = [f"{writer.name} {number}" for number in range(ENTRIES)]
+        adds = [await writer.begin_append(ledger, text) for text in texts]
+        assert await asyncio.gather(*adds) == list(range(ENTRIES))
+    await writer.close(closed)
+    for ledger in (closed, left):
+        found = await read_all(other, ledger)
+        assert found == expected(writer.name, ENTRIES), found[-3:]
+    try:
+        await (await writer.begin_append(left, "too late"))
+    except Refusal:
+        return
+    raise AssertionError(f"{writer.name} has added an entry to a ledger that {other.name} has taken over")
 
 
 async def write_while_a_bookie_is_killed(uri: str, pids: Mapping[str, int]) -> None:
     """Kill a bookie of the ensemble in the middle of a ledger, and read everything."""
     async with connect_async(uri) as cluster:
-        writer = await cluster.create(THREE, PASSWORD)
+        writer = await cluster.create(Quorums(*THREE), PASSWORD.encode())
         pending = [await writer.submit(b"python %d" % number) for number in range(500)]
         killed = writer.metadata.segments[0].bookies[0]
         os.kill(pids[killed], signal.SIGKILL)
@@ -116,10 +97,37 @@ async def write_while_a_bookie_is_killed(uri: str, pids: Mapping[str, int]) -> N
                 assert await writer.append(b"python %d" % count) == count
                 count += 1
         await writer.close()
-        assert await read_by_ours(cluster, writer.id) == expected("python", count)
+        async with our_client("reader", uri) as reader:
+            assert await read_all(reader, writer.id) == expected("python", count)
 
 
-def test_on(kind: str, metadata: Callable[[], AbstractContextManager[int]], name: str) -> None:
+async def share_and_compare(kind: str, uri: str) -> int:
+    """Return how many of the Java clients see something else in the steps than ours."""
+    differences = 0
+    async with our_client("ours v3", uri) as ours, our_client("ours v3 too", uri) as ours_too:
+        first = await steps_of(ours, ours_too)
+        for protocol in PROTOCOLS:
+            process = JavaClients(DIRECTORY / f"java-{protocol}", uri, protocol)
+            try:
+                theirs = await process.client(f"java {protocol}")
+                await share_ledgers(ours, theirs)
+                await share_ledgers(theirs, ours)
+                found = await steps_of(theirs, await process.client(f"java {protocol} too"))
+            finally:
+                await process.stop()
+            if found != first:
+                differences += 1
+                print(
+                    f"DIFFERENT: {kind} bookies",
+                    *unified_diff(first, found, ours.name, theirs.name, lineterm=""),
+                    sep="\n",
+                )
+    print(f"{kind} bookies: {len(first)} steps of {len(PROTOCOLS) + 1} clients")
+    return differences
+
+
+def test_on(kind: str, metadata: Callable[[], AbstractContextManager[int]], name: str) -> int:
+    """Return how many clients see something else than ours on these bookies."""
     began = time.monotonic()
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
@@ -131,18 +139,20 @@ def test_on(kind: str, metadata: Callable[[], AbstractContextManager[int]], name
             port = free_port()
             pids[f"127.0.0.1:{port}"] = held.enter_context(bookie(uri, DIRECTORY / str(port), port))
         wait_until_registered(uri, len(pids))
-        for protocol in ("v2", "v3"):
-            asyncio.run(share_ledgers(uri, protocol))
+        differences = asyncio.run(share_and_compare(kind, uri))
         asyncio.run(write_while_a_bookie_is_killed(uri, pids))
-    print(f"{kind} bookies, {name}: as expected ({time.monotonic() - began:.0f} s)", flush=True)
+    verdict = f"{differences} clients differ" if differences else "as expected"
+    print(f"{kind} bookies, {name}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
+    return differences
 
 
 def main(words: Sequence[str]) -> int:
+    differences = 0
     for kind in words or KINDS:
-        test_on(kind, our_metadata, "our metadata server")
-    if not words:
-        test_on("mixed", real_zookeeper, "ZooKeeper")
-    return 0
+        differences += test_on(kind, our_metadata, "our metadata server")
+        if not words:
+            differences += test_on(kind, real_zookeeper, "ZooKeeper")
+    return 1 if differences else 0
 
 
 if __name__ == "__main__":

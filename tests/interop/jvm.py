@@ -154,6 +154,7 @@ class Driver:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=made
         )
+        self.pid = self._process.pid
         self._lock = Lock()
         self._asked: dict[int, Future[dict[str, Any]]] = {}
         self._next = 0
@@ -171,19 +172,26 @@ class Driver:
 
     def ask(self, command: str, **arguments: object) -> dict[str, Any]:
         """Return the answer to one command, or raise `CommandFailed` with the driver's exception."""
+        answer = self.begin(command, **arguments).result(_ANSWER_S)
+        if "error" in answer:
+            raise CommandFailed(f"{command} {arguments.get('dir', '')}: {answer['error']}")
+        found: dict[str, Any] = answer["answer"]
+        return found
+
+    def begin(self, command: str, **arguments: object) -> Future[dict[str, Any]]:
+        """Send one command, and return a future of its line. Commands are sent in the order of the calls."""
         asked: Future[dict[str, Any]] = Future()
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._asked[number] = asked
             line = json.dumps({"id": number, "command": command, **arguments})
             assert self._process.stdin is not None
-            self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
-        answer = asked.result(_ANSWER_S)
-        if "error" in answer:
-            raise CommandFailed(f"{command} {arguments.get('dir', '')}: {answer['error']}")
-        found: dict[str, Any] = answer["answer"]
-        return found
+            try:
+                self._process.stdin.write(line.encode() + b"\n")
+                self._process.stdin.flush()
+            except BrokenPipeError:
+                raise CommandFailed("the driver has ended: driver.log may say why") from None
+        return asked
 
     def _read(self) -> None:
         assert self._process.stdout is not None
