@@ -6,7 +6,7 @@ DEMO := .venv-demo
 
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim mutants mutation-score audit-demo interop interop-zookeeper interop-metadata interop-bookie interop-client interop-power pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
+.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim mutants mutation-score audit-demo interop interop-zookeeper interop-metadata interop-bookie interop-client interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z0-9. -]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -87,8 +87,14 @@ audit-demo: setup ## damage three stores, and audit them on Spark; writes .audit
 interop: setup ## prove with the real Apache BookKeeper that it reads our files, and that we read its files (three minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/interop.py $(INTEROP)
 
-interop-client: setup ## our client and the unmodified Java client share ledgers, on bookies of both kinds (four minutes; Maven)
+interop-client: setup ## our client and the unmodified Java client share ledgers, on bookies of both kinds, and while these are disturbed (nine minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/clients.py $(CLIENTS)
+
+client-histories: setup ## two thousand random histories of both clients, with kills, pauses and take-overs (ten minutes; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/histories.py $(HISTORIES)
+
+cluster-chaos: setup ## five minutes of faults on a cluster of our bookies, then read every copy of every entry (seven minutes; Maven, and root to fill disks)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/chaos.py $(CHAOS)
 
 interop-zookeeper: setup ## play seeded histories on a real ZooKeeper and on our server: the same answers (a minute; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/zookeeper.py $(HISTORIES)
@@ -112,7 +118,7 @@ bookkeeper-tests: setup ## run BookKeeper's own tests of its client on our booki
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/client_tests.py $(BOOKKEEPER_TESTS)
 
 # What takes longer than a run of CI may. CI runs the same targets with less, or a quicker one in their place.
-proof: ## prove what CI has no time for (three hours; Maven, and root for real power cuts)
+proof: ## prove what CI has no time for (three hours and a half; Maven, and root for real power cuts)
 	$(MAKE) crash             # the crash laboratory at its full budget
 	$(MAKE) crash-sim         # all simulated crashes; CI runs a part
 	$(MAKE) mutation-score    # two thousand machine-made mutants, and all planted bugs before the laboratory
@@ -120,6 +126,8 @@ proof: ## prove what CI has no time for (three hours; Maven, and root for real p
 	$(MAKE) interop-zookeeper # histories on a real ZooKeeper
 	$(MAKE) interop-metadata  # BookKeeper's shell and our commands
 	$(MAKE) interop-client    # our client and the Java client on the same ledgers
+	$(MAKE) client-histories  # two thousand random histories of both clients
+	$(MAKE) cluster-chaos     # five minutes of faults, then every copy of every entry
 	$(MAKE) interop-bookie    # the Java client, and kills under load
 	$(MAKE) interop-power     # power cuts of bookies that the Java client writes to
 	$(MAKE) pulsar            # a Pulsar broker on our bookies

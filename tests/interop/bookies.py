@@ -105,7 +105,7 @@ def new_certificates() -> Certificates:
     return Certificates(*(authority.certificate(name, unit) for name, unit in names))
 
 
-def _conf(directory: Path, settings: Settings) -> str:
+def configuration_file(directory: Path, settings: Settings) -> str:
     """Write a configuration file; return its path."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "bk_server.conf"
@@ -119,7 +119,7 @@ def our_bookie(
 ) -> Iterator[int]:
     """Run a bookie of ours; its process id."""
     options = ["--metadata", uri, "--port", str(port), "--session-timeout", str(_SESSION_S)]
-    options += ["--conf", _conf(directory, settings), *others]
+    options += ["--conf", configuration_file(directory, settings), *others]
     with running(ledgerstore("bookie", str(directory / "store"), *options), directory / "log", port) as pid:
         yield pid
 
@@ -150,7 +150,9 @@ def real_bookie(
         "zkTimeout": _SESSION_S * 1000,
         **settings,
     }
-    command = java("org.apache.bookkeeper.server.Main", "--conf", _conf(directory, lines), options=options)
+    command = java(
+        "org.apache.bookkeeper.server.Main", "--conf", configuration_file(directory, lines), options=options
+    )
     with running(command, directory / "log", port) as pid:
         yield pid
 

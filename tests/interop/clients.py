@@ -6,14 +6,14 @@
 On four bookies each (ours, BookKeeper's own, two of both), with our metadata server and with ZooKeeper: the
 steps of an application (client_steps.py) show the same with our client and with the Java client, with both
 versions of the protocol; a ledger of each client is read by the other; a ledger that its writer has left open
-is taken over by the other, and its writer is fenced; and our client writes on while a bookie is killed.
+is taken over by the other, and its writer is fenced; and our client writes on while a bookie is killed. Then
+random histories with disturbances are played for a minute on each kind of bookies (histories.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,8 +22,10 @@ from contextlib import ExitStack
 from difflib import unified_diff
 from typing import TYPE_CHECKING
 
-from bookies import DIRECTORY, ledgerstore, our_bookie, our_metadata, real_bookie, wait_until_registered
+from bookies import DIRECTORY, ledgerstore, our_metadata, wait_until_registered
 from client_steps import steps_of
+from disturbed_cluster import empty_directory
+from histories import KINDS, play_briefly
 from jvm import exit_code_of
 from ledger_clients import PASSWORD, End, JavaClients, Refusal, our_client
 from zookeeper_processes import free_port, real_zookeeper
@@ -35,14 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from bookies import Bookie
     from ledger_clients import LedgerClient
 
-KINDS: Mapping[str, tuple[Bookie, ...]] = {
-    "ours": (our_bookie, our_bookie, our_bookie, our_bookie),
-    "real": (real_bookie, real_bookie, real_bookie, real_bookie),
-    "mixed": (our_bookie, real_bookie, our_bookie, real_bookie),
-}
 PROTOCOLS = ("v2", "v3")
 THREE = (3, 3, 2)
 ENTRIES = 100
@@ -101,36 +97,33 @@ async def write_while_a_bookie_is_killed(uri: str, pids: Mapping[str, int]) -> N
             assert await read_all(reader, writer.id) == expected("python", count)
 
 
-async def share_and_compare(kind: str, uri: str) -> int:
-    """Return how many of the Java clients see something else in the steps than ours."""
-    differences = 0
-    async with our_client("ours v3", uri) as ours, our_client("ours v3 too", uri) as ours_too:
-        first = await steps_of(ours, ours_too)
-        for protocol in PROTOCOLS:
-            process = JavaClients(DIRECTORY / f"java-{protocol}", uri, protocol)
-            try:
+async def share_and_step(uri: str) -> dict[str, list[str]]:
+    """Let clients share ledgers; return by client what the steps show."""
+    found: dict[str, list[str]] = {}
+    for protocol in PROTOCOLS:
+        process = JavaClients(DIRECTORY / f"java-{protocol}", uri, protocol)
+        names = (f"ours {protocol}", f"ours {protocol} too")
+        try:
+            async with (
+                our_client(names[0], uri, protocol) as ours,
+                our_client(names[1], uri, protocol) as too,
+            ):
                 theirs = await process.client(f"java {protocol}")
                 await share_ledgers(ours, theirs)
                 await share_ledgers(theirs, ours)
-                found = await steps_of(theirs, await process.client(f"java {protocol} too"))
-            finally:
-                await process.stop()
-            if found != first:
-                differences += 1
-                print(
-                    f"DIFFERENT: {kind} bookies",
-                    *unified_diff(first, found, ours.name, theirs.name, lineterm=""),
-                    sep="\n",
-                )
-    print(f"{kind} bookies: {len(first)} steps of {len(PROTOCOLS) + 1} clients")
-    return differences
+                found[ours.name] = await steps_of(ours, too)
+                found[theirs.name] = await steps_of(theirs, await process.client(f"java {protocol} too"))
+        finally:
+            await process.stop()
+    return found
 
 
-def test_on(kind: str, metadata: Callable[[], AbstractContextManager[int]], name: str) -> int:
-    """Return how many clients see something else than ours on these bookies."""
+def test_on(
+    kind: str, metadata: Callable[[], AbstractContextManager[int]], name: str
+) -> dict[str, list[str]]:
+    """Return by client what the steps show on these bookies."""
     began = time.monotonic()
-    shutil.rmtree(DIRECTORY, ignore_errors=True)
-    DIRECTORY.mkdir(parents=True)
+    empty_directory()
     with ExitStack() as held:
         uri = f"zk://127.0.0.1:{held.enter_context(metadata())}/ledgers"
         subprocess.run(ledgerstore("cluster", "init", uri), check=True, capture_output=True)
@@ -139,20 +132,32 @@ def test_on(kind: str, metadata: Callable[[], AbstractContextManager[int]], name
             port = free_port()
             pids[f"127.0.0.1:{port}"] = held.enter_context(bookie(uri, DIRECTORY / str(port), port))
         wait_until_registered(uri, len(pids))
-        differences = asyncio.run(share_and_compare(kind, uri))
+        found = asyncio.run(share_and_step(uri))
         asyncio.run(write_while_a_bookie_is_killed(uri, pids))
-    verdict = f"{differences} clients differ" if differences else "as expected"
-    print(f"{kind} bookies, {name}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
-    return differences
+    print(f"{kind} bookies, {name}: {', '.join(found)} ({time.monotonic() - began:.0f} s)", flush=True)
+    return {f"{client} on {kind} bookies and {name}": lines for client, lines in found.items()}
+
+
+def different(found: Mapping[str, list[str]]) -> int:
+    """Return how many clients see something else than the first one."""
+    first, expected_lines = next(iter(found.items()))
+    others = {name: lines for name, lines in found.items() if lines != expected_lines}
+    for name, lines in others.items():
+        print(*unified_diff(expected_lines, lines, first, name, lineterm=""), sep="\n")
+    print(f"{len(expected_lines)} steps, {len(found)} times: {len(others)} are different", flush=True)
+    return len(others)
 
 
 def main(words: Sequence[str]) -> int:
-    differences = 0
+    found: dict[str, list[str]] = {}
     for kind in words or KINDS:
-        differences += test_on(kind, our_metadata, "our metadata server")
+        found |= test_on(kind, our_metadata, "our metadata server")
         if not words:
-            differences += test_on(kind, real_zookeeper, "ZooKeeper")
-    return 1 if differences else 0
+            found |= test_on(kind, real_zookeeper, "ZooKeeper")
+    wrong = different(found)
+    for kind in words or KINDS:
+        wrong += play_briefly(kind)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ BookKeeper's code, whichever client has raised it.
 from __future__ import annotations
 
 import asyncio
+import typing
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bookies import java
 from jvm import CommandFailed, Driver
@@ -16,7 +17,14 @@ from jvm import CommandFailed, Driver
 from storage.cluster import connect_async
 from storage.cluster.client.connections import CallLimits
 from storage.cluster.client.distribution import Quorums
-from storage.cluster.errors import ClusterError
+from storage.cluster.errors import (
+    ClusterError,
+    EnsembleChangesExhausted,
+    LedgerClosed,
+    NotEnoughBookies,
+    WriterFenced,
+)
+from storage.cluster.wire.messages import Protocol
 from storage.entry.model import DigestType
 from storage.errors import NoSuchEntry, StoreError
 
@@ -42,6 +50,10 @@ class Refusal(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code}: {text}")
         self.code = code
+
+
+class NeverAdded(Refusal):
+    """An append with this error is not in its ledger and never will be. The Java client has no such error."""
 
 
 class ClientKilled(Exception):
@@ -74,7 +86,7 @@ class Look(NamedTuple):
     """Of a ledger that the reader knows to be closed."""
 
 
-class LedgerClient(Protocol):
+class LedgerClient(typing.Protocol):
     """One client. The ledgers that it has created, taken over or viewed are named by their ids."""
 
     name: str
@@ -195,6 +207,8 @@ class _Followed:
         return _end_of(await self._cluster.metadata(self._reader.id))
 
     async def look(self) -> Look:
+        if self._following.cancelled():
+            raise ClientKilled("the client was closed")
         end = await _refused(self._following) if self._following.done() else None
         return Look(len(self._shown) - 1, tuple(self._shown), end)
 
@@ -211,6 +225,8 @@ async def _refused(call: Awaitable[_T]) -> _T:
         raise _refusal(error) from error
 
 
+_CERTAIN = (LedgerClosed, NotEnoughBookies, EnsembleChangesExhausted, WriterFenced)
+"""docs/replication.md says so of the first three. The last one refuses an append before it is sent."""
 _NO_SUCH_ENTRY = -13
 _INCORRECT_PARAMETER = -14
 
@@ -219,7 +235,8 @@ def _refusal(error: StoreError | ValueError) -> Refusal:
     text = f"{type(error).__name__}: {error}"
     match error:
         case ClusterError():
-            return Refusal(error.code, text)
+            kind = NeverAdded if isinstance(error, _CERTAIN) else Refusal
+            return kind(error.code, text)
         case NoSuchEntry():
             return Refusal(_NO_SUCH_ENTRY, text)
         case ValueError():
@@ -239,9 +256,11 @@ def _read_of(entry: Entry) -> Read:
 
 
 @asynccontextmanager
-async def our_client(name: str, uri: str, call_timeout_s: int = CALL_TIMEOUT_S) -> AsyncIterator[OurClient]:
+async def our_client(
+    name: str, uri: str, protocol: str = "v3", call_timeout_s: int = CALL_TIMEOUT_S
+) -> AsyncIterator[OurClient]:
     limits = CallLimits(call_timeout_s=call_timeout_s, connect_timeout_s=call_timeout_s)
-    async with connect_async(uri, limits) as cluster:
+    async with connect_async(uri, limits, Protocol[protocol.upper()]) as cluster:
         client = OurClient(name, cluster)
         try:
             yield client
@@ -328,7 +347,9 @@ class JavaClient:
 
     def _begin(self, command: str, **arguments: object) -> Awaitable[dict[str, Any]]:
         try:
-            return asyncio.wrap_future(self._driver.begin(command, session=self.name, **arguments))
+            # A call that is not waited for any more is answered all the same.
+            line = asyncio.wrap_future(self._driver.begin(command, session=self.name, **arguments))
+            return asyncio.shield(line)
         except CommandFailed:
             raise ClientKilled(self.name) from None
 

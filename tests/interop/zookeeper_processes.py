@@ -125,7 +125,10 @@ class KillableServer:
         self._pid = self._running.enter_context(self._run())
 
     def kill(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
+        self.send(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self._pid, number)
 
     def wait_for_end(self) -> None:
         """Return when the killed process has ended."""

@@ -190,7 +190,9 @@ public final class LedgerClient {
         long confirmed = handle.readLastConfirmed();
         answer.put("lac", confirmed).set("entries", entries(handle, 0, confirmed));
         if (isClosed) {
-            answer.put("last", handle.getLastAddConfirmed()).put("length", handle.getLength());
+            // The handle's own length is that of the moment when it was opened.
+            LedgerMetadata metadata = handle.getLedgerMetadata();
+            answer.put("last", metadata.getLastEntryId()).put("length", metadata.getLength());
         }
     }
 
