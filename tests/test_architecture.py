@@ -44,7 +44,7 @@ CLUSTER: dict[str, set[str]] = {
     "tls": set(),
     "wire": {"errors"},
     "metadata": {"errors", "wire"},
-    "zookeeper": {"errors", "wire", "metadata"},
+    "zookeeper": {"errors", "tls", "wire", "metadata"},
     "bookie": {"errors", "tls", "wire", "metadata"},
     "client": {"errors", "tls", "wire", "metadata", "zookeeper"},
 }

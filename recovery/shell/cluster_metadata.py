@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.address import MetadataAddress
     from storage.cluster.metadata.paths import LedgerTree
     from storage.cluster.metadata.znodes import Znodes
+    from storage.cluster.tls import ClientTls
 
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -28,9 +29,9 @@ _TIMEOUT_S = 15.0
 class MetadataConnection:
     """How commands reach the servers: time-out and TLS files, the same for every address of a command."""
 
-    def __init__(self, timeout_s: float, ca: str | None, certificate: str | None, key: str | None) -> None:
+    def __init__(self, timeout_s: float, tls: ClientTls | None) -> None:
         self._timeout_s = timeout_s
-        self._tls = (ca, certificate, key)
+        self._tls = tls
 
     def run(
         self,
@@ -42,23 +43,20 @@ class MetadataConnection:
         check_installed(command, "cluster", "kazoo")
         from storage.cluster.errors import ClusterError, InvalidMetadata, InvalidMetadataUri
         from storage.cluster.metadata.address import parse_address
-        from storage.cluster.zookeeper.client import ClientConfig, Tls, run
+        from storage.cluster.zookeeper.client import ClientConfig, run
+        from storage.errors import InvalidConfig
 
         try:
             parsed = parse_address(address)
         except InvalidMetadataUri as error:
             raise click.UsageError(str(error)) from error
-        config = ClientConfig(
-            parsed.hosts,
-            connect_timeout_s=self._timeout_s,
-            tls=Tls(*self._tls) if any(self._tls) else None,
-        )
+        config = ClientConfig(parsed.hosts, connect_timeout_s=self._timeout_s, tls=self._tls)
         _silence_log()
         try:
             return run(config, lambda znodes: work(znodes, parsed))
         except InvalidMetadata as error:
             raise StoreRefused(str(error)) from error
-        except ClusterError as error:
+        except (ClusterError, InvalidConfig) as error:
             raise CannotDo(str(error)) from error
 
 
@@ -87,12 +85,22 @@ def connection(function: _Function) -> _Function:
     def gathered(
         timeout: float, tls_ca: str | None, tls_certificate: str | None, tls_key: str | None, **rest: Any
     ) -> Any:
-        return function(
-            connection=MetadataConnection(timeout, tls_ca, tls_certificate, tls_key or tls_certificate),
-            **rest,
-        )
+        tls = tls_of(tls_ca, tls_certificate, tls_key)
+        return function(connection=MetadataConnection(timeout, tls), **rest)
 
     return gathered  # type: ignore[return-value]
+
+
+def tls_of(
+    authorities: str | None, certificate: str | None, key: str | None, prefix: str = "--tls"
+) -> ClientTls | None:
+    """Return what options say of a connection by TLS, which any of them asks for."""
+    from storage.cluster.tls import ClientTls
+
+    if key is not None and certificate is None:
+        raise click.UsageError(f"{prefix}-key needs {prefix}-certificate")
+    named = authorities is not None or certificate is not None
+    return ClientTls(authorities, certificate, key) if named else None
 
 
 def is_address(store: str) -> bool:

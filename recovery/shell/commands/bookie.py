@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recovery.shell import options
+from recovery.shell.cluster_metadata import tls_of
 from recovery.shell.exit_codes import CannotDo, StoreRefused, check_installed, listening, say
 
 if TYPE_CHECKING:
@@ -79,6 +80,17 @@ _FAILURE_POLL_S = 0.5
     multiple=True,
     metavar="ROLE",
     help="Only serve clients whose certificates name one of these roles. May be repeated.",
+)
+@click.option(
+    "--metadata-tls-ca", metavar="FILE", help="Reach the metadata by TLS, checked with these (PEM)."
+)
+@click.option(
+    "--metadata-tls-certificate",
+    metavar="FILE",
+    help="Reach the metadata by TLS with this certificate (PEM).",
+)
+@click.option(
+    "--metadata-tls-key", metavar="FILE", help="The key of that certificate, if it is in another file."
 )
 @click.option(
     "--http-port",
@@ -185,6 +197,12 @@ def _options(given: Mapping[str, Any]) -> BookieOptions:
         http_host=given["http_host"],
         http_port=given["http_port"],
         tls=tls,
+        metadata_tls=tls_of(
+            given["metadata_tls_ca"],
+            given["metadata_tls_certificate"],
+            given["metadata_tls_key"],
+            "--metadata-tls",
+        ),
         channels=Channels.TLS_ONLY if given["require_tls"] else None,
         roles=frozenset(given["roles"]) or None,
     )
@@ -233,7 +251,7 @@ async def _run(
     # Each connection is a file. The usual limit, 1024, is for processes that ask for no more.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    client = ClientConfig(cluster.hosts, config.session_timeout_s)
+    client = ClientConfig(cluster.hosts, config.session_timeout_s, tls=config.metadata_tls)
     layout = Layout(identity.root)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -62,7 +62,8 @@ def command(
     small sites that accept it. It is not replicated, and has no access control lists other than world:anyone
     and no quotas. For more run ZooKeeper: clients only need its address.
 
-    The line `listens on HOST:PORT` on stderr says that clients are served.
+    The line `listens on HOST:PORT` on stderr says that clients are served, `metadata: stopped` that the
+    store is closed.
 
     \b
     Examples:
@@ -86,6 +87,7 @@ def command(
     timeouts = TimeoutRange(session_timeouts.first, session_timeouts.last)
     config = ServerConfig(host=host, port=port, tls=tls, timeouts=timeouts, frame_size_max=frame_size)
     asyncio.run(_serve(store, config))
+    say("metadata: stopped")
 
 
 def _context(certificate: str, key: str | None, client_ca: str | None) -> SSLContext:

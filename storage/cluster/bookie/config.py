@@ -15,7 +15,7 @@ from storage import bookkeeper_conf
 from storage.bookkeeper_conf import flag, whole_number
 from storage.cluster.bookie.access import AccessPolicy, Channels
 from storage.cluster.bookie.over_replicated import SCAN_EVERY_S
-from storage.cluster.tls import ClientCertificates, TlsConfig, TlsVersion, is_loopback
+from storage.cluster.tls import ClientCertificates, ClientTls, TlsConfig, TlsVersion, is_loopback
 from storage.cluster.wire.frames import FRAME_SIZE_MAX
 from storage.config import StoreConfig
 from storage.disk.filenames import JOURNAL_DIRECTORY, LEDGER_DIRECTORY
@@ -81,6 +81,7 @@ class BookieOptions:
     http_host: str | None = None
     http_port: int | None = None
     tls: TlsConfig | None = None
+    metadata_tls: ClientTls | None = None
     channels: Channels | None = None
     roles: frozenset[str] | None = None
 
@@ -136,6 +137,8 @@ class BookieConfig:
     http_port: int | None = None
     """`None` for no HTTP."""
     tls: TlsConfig | None = None
+    metadata_tls: ClientTls | None = None
+    """How the metadata are reached by TLS; `None` for plain text."""
     policy: AccessPolicy = AccessPolicy()  # noqa: RUF009 - immutable
 
     @property

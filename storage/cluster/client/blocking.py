@@ -47,14 +47,16 @@ def connect(
     protocol: Protocol = Protocol.V3,
     tls: ClientTls | None = None,
     zones: ZoneRules | None = None,
+    metadata_tls: ClientTls | None = None,
 ) -> Iterator[Cluster]:
     """Open a client of the cluster at an address such as zk://localhost:2181/ledgers, and close it.
 
-    `protocol` is the version that bookies are asked in. With `tls` the connections to bookies have TLS.
-    `zones` say where bookies are.
+    `protocol` is the version that bookies are asked in. With `tls` the connections to bookies have TLS,
+    with `metadata_tls` the one to ZooKeeper, at its port for TLS. `zones` say where bookies are.
     """
     with _loop_in_a_thread() as thread:
-        opened, connected = AsyncExitStack(), connect_async(uri, limits, protocol, tls, zones)
+        opened = AsyncExitStack()
+        connected = connect_async(uri, limits, protocol, tls, zones, metadata_tls)
         try:
             yield Cluster(thread, thread.run(opened.enter_async_context(connected)))
         finally:

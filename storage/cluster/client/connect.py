@@ -27,17 +27,19 @@ async def connect_async(
     protocol: Protocol = Protocol.V3,
     tls: ClientTls | None = None,
     zones: ZoneRules | None = None,
+    metadata_tls: ClientTls | None = None,
 ) -> AsyncIterator[AsyncCluster]:
     """Open a client of the cluster at an address such as zk://localhost:2181/ledgers, and close it.
 
-    `protocol` is the version that bookies are asked in. With `tls` the connections to bookies have TLS.
-    `zones` say where bookies are. Raise `InvalidConfig` if the files of TLS cannot be used.
+    `protocol` is the version that bookies are asked in. With `tls` the connections to bookies have TLS,
+    with `metadata_tls` the one to ZooKeeper, at its port for TLS. `zones` say where bookies are. Raise
+    `InvalidConfig` if the files of TLS cannot be used.
     """
     address = parse_address(uri)
     context = None if tls is None else client_context(tls)
     options = ConnectionOptions(protocol, context, limits or CallLimits())
     async with (
-        zookeeper.connect(zookeeper.ClientConfig(address.hosts)) as znodes,
+        zookeeper.connect(zookeeper.ClientConfig(address.hosts, tls=metadata_tls)) as znodes,
         open_cluster(znodes, address.root, address.tree, options, zones) as cluster,
     ):
         yield cluster

@@ -20,6 +20,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import socket
+import ssl
 from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,6 +51,7 @@ from storage.cluster.metadata.znodes import (
     Unknown,
     Written,
 )
+from storage.cluster.tls import client_context
 
 try:
     from kazoo.client import KazooClient, KazooState
@@ -65,6 +68,7 @@ try:
         SessionExpiredError,
         SessionMovedError,
     )
+    from kazoo.handlers.threading import SequentialThreadingHandler
     from kazoo.protocol.states import KeeperState
     from kazoo.retry import KazooRetry
 except ModuleNotFoundError as error:
@@ -84,6 +88,7 @@ if TYPE_CHECKING:
         SetAnswer,
         Znodes,
     )
+    from storage.cluster.tls import ClientTls
 
 _LOG = logging.getLogger("ledgerstore.zookeeper")
 _T = TypeVar("_T")
@@ -93,17 +98,6 @@ _PIPELINED_MAX = 1000
 """Requests of one listing that are under way at the same time."""
 
 _RECONNECT_DELAY_MAX_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Files of a connection by TLS, in PEM."""
-
-    ca: str | None = None
-    """The certificates that the server's is checked against. `None` for those of the system."""
-    certificate: str | None = None
-    key: str | None = None
-    key_password: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +112,8 @@ class ClientConfig:
     """The pause after the first failed attempt to connect again. It doubles up to a second."""
     chroot: str = ""
     """A path that is put before every path."""
-    tls: Tls | None = None
+    tls: ClientTls | None = None
+    """The files of a connection by TLS; `None` for plain text."""
     sasl: Mapping[str, str] | None = None
     """kazoo's `sasl_options`, such as mechanism, username and password. Needs pure-sasl."""
 
@@ -179,9 +174,10 @@ class ZookeeperClient:
     # Fields that only the loop's thread uses, but for `_completed` and `_is_woken`.
 
     def __init__(self, config: ClientConfig) -> None:
+        """Raise `InvalidConfig` if the files of TLS cannot be used."""
         self._config = config
-        tls = config.tls or Tls()
         self._log = OncePerOutage()
+        self._tls = None if config.tls is None else _TlsHandler(config.tls)
         self._kazoo = KazooClient(
             hosts=",".join(config.hosts) + config.chroot,
             timeout=config.session_timeout_s,
@@ -191,11 +187,7 @@ class ZookeeperClient:
                 delay=config.reconnect_delay_s,
                 max_delay=_RECONNECT_DELAY_MAX_S,
             ),
-            use_ssl=config.tls is not None,
-            ca=tls.ca,
-            certfile=tls.certificate,
-            keyfile=tls.key,
-            keyfile_password=tls.key_password,
+            handler=self._tls,
             sasl_options=None if config.sasl is None else dict(config.sasl),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -228,6 +220,8 @@ class ZookeeperClient:
         except TimeoutError:
             hosts = ", ".join(self._config.hosts)
             reason = f"no connection to {hosts} within {self._config.connect_timeout_s:g} s"
+            if self._tls is not None and self._tls.failure is not None:
+                reason += f": {self._tls.failure}"
             raise MetadataUnavailable(reason) from None
 
     async def connected(self) -> None:
@@ -515,6 +509,34 @@ class _NodeWatch(Generic[_State]):
             if self._last is None or _identity(state) != _identity(self._last):
                 self._last = state
                 return state
+
+
+class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads, with connections by TLS that verify the server as all our clients do.
+
+    kazoo's own would trust the authorities of the system beside those that were named, would take the
+    certificate of any host, and would leave the socket of a failed handshake to the garbage collector.
+    """
+
+    def __init__(self, tls: ClientTls) -> None:
+        """Raise `InvalidConfig` if the files cannot be used."""
+        super().__init__()
+        self._context = client_context(tls)
+        self.failure: ssl.SSLError | None = None
+        """Why the last handshake has failed. Set in kazoo's connection thread."""
+
+    def create_connection(
+        self, address: tuple[str, int], timeout: float, hostname: str | None = None, **_: object
+    ) -> ssl.SSLSocket:
+        plain = socket.create_connection(address, timeout)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return self._context.wrap_socket(plain, server_hostname=hostname)
+        except BaseException as error:
+            plain.close()
+            if isinstance(error, ssl.SSLError):
+                self.failure = error
+            raise
 
 
 def _identity(state: Node | ChildNames | Gone) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
@@ -17,7 +18,7 @@ import pytest
 from bookie_connection import BookieConnection, add_of
 from certificates import Authority, client_context
 from shell_samples import run as run_command
-from zookeeper_servers import serving_in_a_thread
+from zookeeper_servers import ANY_PORT, serving_in_a_thread
 
 from recovery import open_store
 from storage.cluster.metadata.format import init_cluster
@@ -25,6 +26,7 @@ from storage.cluster.metadata.ledger import ClusterLedgerMetadata, LedgerSegment
 from storage.cluster.metadata.paths import LedgerPaths, LedgerTree
 from storage.cluster.metadata.registration import ServiceInfo, read_bookies, read_service_info
 from storage.cluster.metadata.update import create_ledger
+from storage.cluster.tls import ClientCertificates, TlsConfig, TlsContexts
 from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import Protocol, ReadEntry
 from storage.cluster.zookeeper.client import ClientConfig, run
@@ -153,6 +155,26 @@ def test_the_last_line_of_a_bookie_says_that_it_has_stopped(
         assert process.wait(WAIT_S) == 0
         assert process.stderr is not None
         assert process.stderr.read().splitlines()[-1] == "bookie: stopped"
+
+
+def test_a_bookie_and_a_command_reach_metadata_that_only_serve_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    server, client = authority.certificate("server"), authority.certificate("client")
+    required = ClientCertificates.REQUIRED
+    files = TlsConfig(str(server.key), str(server.certificate), str(server.authority), required)
+    with serving_in_a_thread(replace(ANY_PORT, tls=TlsContexts(files).current())) as port:
+        shown = ["--tls-ca", client.authority, "--tls-certificate", client.certificate]
+        shown += ["--tls-key", client.key]
+        uri = f"zk://127.0.0.1:{port}/ledgers"
+        assert run_command("cluster", "init", uri, *shown).exit_code == 0
+        own = [str(word).replace("--tls", "--metadata-tls") for word in shown]
+        with bookie(tmp_path / "b", port, *own) as (process, _):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_S) == 0
+        unverified = refused(
+            tmp_path / "b", port, "/ledgers", "--metadata-tls-ca", str(tmp_path / "none.pem")
+        )
+        assert "none.pem" in unverified
 
 
 def test_a_bookie_takes_as_many_files_as_the_system_lets_it(tmp_path: Path, metadata_port: int) -> None:

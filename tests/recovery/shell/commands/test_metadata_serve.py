@@ -68,6 +68,9 @@ def test_what_was_answered_and_the_session_survive_any_end_of_the_process(
         session_id, password = known_session(port)
         process.send_signal(number)
         assert process.wait(_PATIENCE_S) == (-number if number == signal.SIGKILL else 0)
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()
+        assert said == ([] if number == signal.SIGKILL else ["metadata: stopped"])
     [row] = rows("metadata", "status", tmp_path)
     assert (row["nodes"], row["ephemerals"], row["sessions"], row["in_use"]) == (6, 1, 1, False)
 
