@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from storage.aio.bookie import AsyncBookie
-    from storage.cluster.bookie.config import BookieConfig, BookieOptions
+    from storage.cluster.bookie.config import BookieConfig, BookieOptions, WhenFull
     from storage.cluster.bookie.identity import BookieIdentity
     from storage.cluster.metadata.address import MetadataAddress
     from storage.cluster.tls import TlsContexts
@@ -92,6 +92,7 @@ _FAILURE_POLL_S = 0.5
 @click.option(
     "--metadata-tls-key", metavar="FILE", help="The key of that certificate, if it is in another file."
 )
+@click.option("--read-only", is_flag=True, help="Refuse the adds of writers; recoveries may add.")
 @click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
@@ -173,6 +174,7 @@ def _options(given: Mapping[str, Any]) -> BookieOptions:
     """Return what the command line says, without the environment, because a file decides against that."""
     from storage.cluster.bookie.access import Channels
     from storage.cluster.bookie.config import BookieOptions
+    from storage.cluster.metadata.registration import BookieMode
     from storage.cluster.tls import ClientCertificates, TlsConfig
 
     source = click.get_current_context().get_parameter_source
@@ -205,6 +207,7 @@ def _options(given: Mapping[str, Any]) -> BookieOptions:
         ),
         channels=Channels.TLS_ONLY if given["require_tls"] else None,
         roles=frozenset(given["roles"]) or None,
+        mode=BookieMode.READ_ONLY if given["read_only"] else None,
     )
 
 
@@ -270,16 +273,21 @@ async def _run(
                 await cookies.stamp(znodes, cluster.root, identity, decision, store_id)
         # 3. Listen, and only then register, so that a client that learns of the bookie can connect.
         bookie = store.bookie
+
+        def is_read_only() -> bool:
+            return bookie.refuses_adds or server.adds.is_read_only
+
         membership = Membership(
             partial(connect, client),
             cluster.root,
             identity.bookie_id,
             config.session_timeout_s,
-            lambda: BookieMode.READ_ONLY if bookie.refuses_adds else BookieMode.WRITABLE,
+            lambda: BookieMode.READ_ONLY if is_read_only() else BookieMode.WRITABLE,
         )
         limits = ServerLimits(ConnectionLimits(config.frame_size_max), batch_size_max=config.batch_size_max)
         check_first, timeout_s = membership.check_first, store_config.throttle_timeout_s
         server = BookieServer(bookie, store.path, timeout_s, check_first, limits, config.policy, tls)
+        server.adds.is_read_only = config.mode is BookieMode.READ_ONLY
         instance_id = load_cookie(layout.ledgers).instance_id
         deletions = (
             LedgerDeletion(bookie, instance_id, server.adds),
@@ -297,7 +305,8 @@ async def _run(
         if config.http_port is not None:
             from storage.cluster.bookie.status import BookieStatus
 
-            pages = HttpServer(BookieStatus(identity.bookie_id, store, server, membership, deletions).pages)
+            status = BookieStatus(identity.bookie_id, store, server, membership, deletions)
+            pages = HttpServer(status.pages, status.orders)
         with listening(config.host, config.port, "--"):
             port = await server.listen(config.host, config.port)
         try:
@@ -310,8 +319,10 @@ async def _run(
             await membership.register(service_info(config.shown_host, port, shown))
             say(f"bookie {identity.bookie_id} serves clients on {config.host}:{port}")
             deleting = asyncio.create_task(delete_repeatedly(deletions, membership, config.collect_every_s))
-            failure = await _end_of_service(stopped, bookie)
-            deleting.cancel()
+            try:
+                failure = await _end_of_service(stopped, bookie, config.when_full)
+            finally:
+                deleting.cancel()
         finally:
             # 4. Unregister first, so that no new writer chooses this bookie; then answer what was taken.
             try:
@@ -324,14 +335,22 @@ async def _run(
         raise CannotDo(f"the store has failed, and so the bookie has stopped: {failure}")
 
 
-async def _end_of_service(stopped: asyncio.Event, bookie: AsyncBookie) -> BaseException | None:
+async def _end_of_service(
+    stopped: asyncio.Event, bookie: AsyncBookie, when_full: WhenFull
+) -> BaseException | None:
     """Return when the bookie has to stop: the error that has stopped its store, or `None` for a signal.
 
     A bookie that goes on without writing would stay registered, and answer each add with an error.
     """
     import asyncio
 
+    from storage.cluster.bookie.config import WhenFull
+
     while bookie.failure is None:
+        if when_full is WhenFull.STOP and bookie.refuses_adds:
+            raise CannotDo(
+                f"adds are refused: {bookie.refusal}. readOnlyModeEnabled=false stops the bookie then"
+            )
         try:
             async with asyncio.timeout(_FAILURE_POLL_S):
                 await stopped.wait()

@@ -63,6 +63,8 @@ class Adds:
         self._check_first = check_first
         self._throttle_timeout_s = throttle_timeout_s
         self._traffic = traffic
+        self.is_read_only = False
+        """Whether only recoveries may add, because the operator has said so."""
         self._arrived: list[Add] = []
         self._arrived_at = 0.0
         """When the first of these adds arrived."""
@@ -109,6 +111,8 @@ class Adds:
 
     def _commit(self) -> None:
         arrived, since, self._arrived = self._arrived, self._arrived_at, []
+        if self.is_read_only:
+            arrived = self._without_writers(arrived, since)
         works: list[Work] = []
         first, is_known, known = self._first, self._bookie.has_entries, set[int]()
         for add in arrived:
@@ -126,6 +130,13 @@ class Adds:
                 self._run(self._commit_first(ledger_id, since))
         if works:
             self._commit_works(works, since)
+
+    def _without_writers(self, arrived: list[Add], since: float) -> list[Add]:
+        """Refuse the adds of writers; return the others. As a read-only bookie of Java does."""
+        for client, run in arrived:
+            if not run.options.is_recovery:
+                self._refuse(client, run, Code.READ_ONLY, since)
+        return [(client, run) for client, run in arrived if run.options.is_recovery]
 
     def _refuse(self, client: BookieConnection, run: AddRun, code: Code, since: float) -> None:
         self._traffic.note(RequestKind.ADD, code, since, len(run.entries))

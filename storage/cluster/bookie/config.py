@@ -6,6 +6,7 @@ would be dangerous, or it is named in a remark because it has no effect here. do
 
 from __future__ import annotations
 
+import enum
 import posixpath
 from dataclasses import dataclass, fields, replace
 from math import inf
@@ -15,6 +16,7 @@ from storage import bookkeeper_conf
 from storage.bookkeeper_conf import flag, whole_number
 from storage.cluster.bookie.access import AccessPolicy, Channels
 from storage.cluster.bookie.over_replicated import SCAN_EVERY_S
+from storage.cluster.metadata.registration import BookieMode
 from storage.cluster.tls import ClientCertificates, ClientTls, TlsConfig, TlsVersion, is_loopback
 from storage.cluster.wire.frames import FRAME_SIZE_MAX
 from storage.config import StoreConfig
@@ -39,11 +41,11 @@ HONOURED = (
     *("tlsCertificatePath", "tlsTrustStoreType", "tlsTrustStore", "tlsClientAuthentication"),
     *("tlsEnabledProtocols", "tlsCertFilesRefreshDurationSeconds"),
     *("bookieAuthProviderFactoryClass", "authorizedRoles"),
+    *("forceReadOnlyBookie", "readOnlyModeEnabled"),
 )
 """The keys that say how the bookie runs. Those of the store are in `bookkeeper_conf`."""
 
 DANGEROUS: Mapping[str, str] = {
-    "forceReadOnlyBookie": "a bookie of ledgerstore takes adds unless its disk is full",
     "zkEnableSecurity": "nodes are made without access control",
     "disableServerSocketBind": "it listens on a socket",
     "httpServerTlsEnable": "HTTP has no TLS",
@@ -61,6 +63,13 @@ _NO_AUTHENTICATION = (
 _VERSIONS = {"TLSv1.2": TlsVersion.TLS_1_2, "TLSv1.3": TlsVersion.TLS_1_3}
 _DEFAULT_ROOT = "/ledgers"
 _DEFAULT_HTTP_PORT = 8080
+
+
+class WhenFull(enum.Enum):
+    """What a bookie does when its disk is full."""
+
+    READ_ONLY = "it stays, read-only, until there is space"
+    STOP = "it stops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,8 @@ class BookieOptions:
     metadata_tls: ClientTls | None = None
     channels: Channels | None = None
     roles: frozenset[str] | None = None
+    mode: BookieMode | None = None
+    when_full: WhenFull | None = None
 
     def over(self, others: BookieOptions) -> BookieOptions:
         """Return these options, and from the others what these do not say."""
@@ -114,6 +125,8 @@ class BookieOptions:
                 "clients are not asked for certificates, which have their roles: "
                 "--tls-client-ca, or tlsClientAuthentication and tlsTrustStore",
             )
+        if self.mode is BookieMode.READ_ONLY and self.when_full is WhenFull.STOP:
+            raise InvalidConfig("forceReadOnlyBookie", "the same file has readOnlyModeEnabled=false")
         return BookieConfig(policy=AccessPolicy(Channels.TLS_ONLY if roles else channels, roles), **said)
 
 
@@ -140,6 +153,9 @@ class BookieConfig:
     metadata_tls: ClientTls | None = None
     """How the metadata are reached by TLS; `None` for plain text."""
     policy: AccessPolicy = AccessPolicy()  # noqa: RUF009 - immutable
+    mode: BookieMode = BookieMode.WRITABLE
+    """How it begins. It is read-only while its disk is full, too."""
+    when_full: WhenFull = WhenFull.READ_ONLY
 
     @property
     def shown_host(self) -> str:
@@ -198,6 +214,8 @@ def load(path: str, given: BookieOptions, host_name: Callable[[], str]) -> Booki
         http_port=_http_port(values) if values.flag("httpServerEnabled") else None,
         tls=tls,
         roles=_roles(values, tls) if given.roles is None else None,
+        mode=BookieMode.READ_ONLY if values.flag("forceReadOnlyBookie") else None,
+        when_full=WhenFull.STOP if values.flag("readOnlyModeEnabled") == 0 else None,
     )
     remarks = [f"{path}: {'; '.join(about_keys)}"] if (about_keys := conf.remarks()) else []
     if tls is None and (unused := [key for key in HONOURED if key.startswith("tls") and values.text(key)]):

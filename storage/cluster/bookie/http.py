@@ -1,4 +1,4 @@
-"""A small HTTP server for the operator of a bookie: metrics, health, state. It only answers GET and HEAD.
+"""A small HTTP server for the operator of a bookie: metrics, health, state, and orders from this machine.
 
 The libraries that the project has do not fit: that of `prometheus_client` serves nothing but metrics, with a
 thread for each connection and without limits of time. Each connection is for one request. A client that does
@@ -12,6 +12,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.cluster.tls import is_loopback
 from storage.errors import StoreError
 
 if TYPE_CHECKING:
@@ -25,9 +26,11 @@ TIMEOUT_S = 10.0
 """The longest time for a request to arrive, and for an answer to be taken."""
 
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[\x21-\x7e]*) HTTP/1\.[01]\r\n")
+_CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
 _REASONS = {
     200: "OK",
     400: "Bad Request",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -54,9 +57,14 @@ class HttpServer:
     """Serves some paths. For one event loop."""
 
     def __init__(
-        self, pages: Mapping[str, Callable[[], Awaitable[HttpAnswer]]], timeout_s: float = TIMEOUT_S
+        self,
+        pages: Mapping[str, Callable[[], Awaitable[HttpAnswer]]],
+        orders: Mapping[str, Callable[[bytes], Awaitable[HttpAnswer]]] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ):
+        """`pages` answer GET and HEAD. `orders` answer PUT with its body, and only to this machine."""
         self._pages = pages
+        self._orders = orders or {}
         self._timeout_s = timeout_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
@@ -93,12 +101,14 @@ class HttpServer:
             try:
                 async with asyncio.timeout(self._timeout_s):
                     head = await reader.readuntil(b"\r\n\r\n")
+                    body = await reader.readexactly(_size_of_body(head))
             except TimeoutError:
                 head, answer = b"", failure(408, f"no complete request in {self._timeout_s:g} s")
             except asyncio.LimitOverrunError:
                 head, answer = b"", failure(431, f"a request has {REQUEST_SIZE_MAX} bytes at most")
             else:
-                answer = await self._answer_to(head)
+                peer = writer.get_extra_info("peername")[0]
+                answer = await self._answer_to(head, body, peer)
             async with asyncio.timeout(self._timeout_s):
                 writer.write(_head_of(answer))
                 if not head.startswith(b"HEAD "):
@@ -110,22 +120,36 @@ class HttpServer:
         finally:
             writer.transport.abort()
 
-    async def _answer_to(self, head: bytes) -> HttpAnswer:
+    async def _answer_to(self, head: bytes, body: bytes, peer: str) -> HttpAnswer:
         match = _REQUEST_LINE.match(head)
         if match is None:
             return failure(400, "this is no request of HTTP/1.1")
-        if match[1] not in (b"GET", b"HEAD"):
+        path = match[2].decode().partition("?")[0]
+        if match[1] == b"PUT" and path in self._orders:
+            if not is_loopback(peer):
+                # HTTP has no passwords here.
+                return failure(403, "orders are taken from this machine only")
+            work = self._orders[path](body)
+        elif match[1] not in (b"GET", b"HEAD"):
             return failure(405, "only GET and HEAD are served")
-        page = self._pages.get(match[2].decode().partition("?")[0])
-        if page is None:
+        elif path not in self._pages:
             return failure(404, f"there is {', '.join(self._pages)}")
+        else:
+            work = self._pages[path]()
         try:
-            return await page()
+            return await work
         except (StoreError, OSError) as error:
             return failure(503, str(error))
         except Exception:
             _LOG.exception("a request for %s failed unexpectedly", match[2].decode())
             return failure(500, "unexpected error: the log of the bookie has it")
+
+
+def _size_of_body(head: bytes) -> int:
+    """Return how many bytes follow the head of a request; none for a size that is not to be believed."""
+    match = _CONTENT_LENGTH.search(head)
+    size = 0 if match is None else int(match[1])
+    return size if head.startswith(b"PUT ") and size <= REQUEST_SIZE_MAX else 0
 
 
 def _head_of(answer: HttpAnswer) -> bytes:

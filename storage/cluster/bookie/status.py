@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from storage.cluster.bookie.server import BookieServer
 
 
+_BY_ORDER = "the bookie is read-only by order of its operator"
+
+
 class CountedDeletion(Protocol):
     """Deletes ledgers of this bookie by the metadata."""
 
@@ -45,6 +48,8 @@ class BookieStatus:
         self._server = server
         self._membership = membership
         self._deletions = deletions
+        self._is_forced = server.adds.is_read_only
+        """Whether the bookie was started as read-only, and stays so."""
 
     @property
     def pages(self) -> Mapping[str, Callable[[], Awaitable[HttpAnswer]]]:
@@ -56,7 +61,13 @@ class BookieStatus:
             "/heartbeat": self.heartbeat,
             "/api/v1/bookie/is_ready": self.readiness,
             "/api/v1/bookie/state": self.java_state,
+            "/api/v1/bookie/state/readonly": self.read_only,
         }
+
+    @property
+    def orders(self) -> Mapping[str, Callable[[bytes], Awaitable[HttpAnswer]]]:
+        """What the operator can order, by path, as of a Java bookie."""
+        return {"/api/v1/bookie/state/readonly": self.change_read_only}
 
     async def metrics(self) -> HttpAnswer:
         """Return all metrics, as text for Prometheus."""
@@ -88,6 +99,8 @@ class BookieStatus:
         """Return why clients cannot write here now; `None` if they can."""
         if (refusal := self._bookie.refusal) is not None:
             return f"adds are refused: {refusal}"
+        if self._server.adds.is_read_only:
+            return f"adds are refused: {_BY_ORDER}"
         if not self._membership.has_session:
             return "there is no session with the metadata"
         if self._membership.registered_as is None:
@@ -112,7 +125,7 @@ class BookieStatus:
                 "session": self._membership.has_session,
                 "healthy": self._flaw() is None,
                 "reason": self._flaw(),
-                "read_only": stats.read_only,
+                "read_only": stats.read_only or (_BY_ORDER if self._server.adds.is_read_only else None),
                 "failed": stats.failed,
                 "ledgers": stats.ledgers,
                 "connections": self._server.load.connections,
@@ -141,11 +154,33 @@ class BookieStatus:
         return _json(
             {
                 "running": True,
-                "readOnly": self._bookie.refuses_adds,
+                "readOnly": self._is_read_only,
                 "shuttingDown": False,
                 "availableForHighPriorityWrites": self._bookie.refusal is None,
             }
         )
+
+    @property
+    def _is_read_only(self) -> bool:
+        return self._bookie.refuses_adds or self._server.adds.is_read_only
+
+    async def read_only(self) -> HttpAnswer:
+        """Return whether the bookie is read-only, as a Java bookie does."""
+        return _json({"readOnly": self._is_read_only})
+
+    async def change_read_only(self, body: bytes) -> HttpAnswer:
+        """Refuse the adds of writers from now on, or take them again, until the process ends."""
+        try:
+            order = json.loads(body)
+        except ValueError:
+            order = None
+        wanted = order.get("readOnly") if isinstance(order, dict) else None
+        if not isinstance(wanted, bool):
+            return failure(400, 'an order is {"readOnly": true} or {"readOnly": false}')
+        if not wanted and self._is_forced:
+            return failure(400, "the bookie was started as read-only (--read-only, forceReadOnlyBookie)")
+        self._server.adds.is_read_only = wanted
+        return await self.read_only()
 
 
 def _json(fields: Mapping[str, object]) -> HttpAnswer:

@@ -24,7 +24,7 @@ from recovery import open_store
 from storage.cluster.metadata.format import init_cluster
 from storage.cluster.metadata.ledger import ClusterLedgerMetadata, LedgerSegment
 from storage.cluster.metadata.paths import LedgerPaths, LedgerTree
-from storage.cluster.metadata.registration import ServiceInfo, read_bookies, read_service_info
+from storage.cluster.metadata.registration import Bookies, ServiceInfo, read_bookies, read_service_info
 from storage.cluster.metadata.update import create_ledger
 from storage.cluster.tls import ClientCertificates, TlsConfig, TlsContexts
 from storage.cluster.wire.codes import Code
@@ -155,6 +155,32 @@ def test_the_last_line_of_a_bookie_says_that_it_has_stopped(
         assert process.wait(WAIT_S) == 0
         assert process.stderr is not None
         assert process.stderr.read().splitlines()[-1] == "bookie: stopped"
+
+
+def test_a_read_only_bookie_is_registered_as_that_and_refuses_writers(
+    tmp_path: Path, metadata_port: int
+) -> None:
+    async def add(port: int) -> Code:
+        client = await BookieConnection.open(port)
+        added = await client.ask(add_of(7, 0, b"payload"), Protocol.V3)
+        await client.close()
+        return added.code
+
+    with bookie(tmp_path / "b", metadata_port, "--read-only") as (_, port):
+        assert run(config(metadata_port), lambda znodes: read_bookies(znodes, "/ledgers")) == Bookies(
+            frozenset(), frozenset({ID})
+        )
+        assert asyncio.run(add(port)) is Code.READ_ONLY
+
+
+def test_a_bookie_that_must_not_be_read_only_stops_when_its_disk_is_full(
+    tmp_path: Path, metadata_port: int
+) -> None:
+    conf = tmp_path / "bk_server.conf"
+    conf.write_text("diskUsageThreshold=0.00001\nreadOnlyModeEnabled=false\n")
+    said = refused(tmp_path / "b", metadata_port, "/ledgers", "--conf", str(conf))
+    assert "readOnlyModeEnabled=false stops the bookie" in said
+    assert registered(metadata_port) == frozenset()
 
 
 def test_a_bookie_and_a_command_reach_metadata_that_only_serve_tls(tmp_path: Path) -> None:

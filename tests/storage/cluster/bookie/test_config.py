@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage.cluster.bookie.access import AccessPolicy, Channels
-from storage.cluster.bookie.config import BookieConf, BookieConfig, BookieOptions, load
+from storage.cluster.bookie.config import BookieConf, BookieConfig, BookieOptions, WhenFull, load
+from storage.cluster.metadata.registration import BookieMode
 from storage.cluster.tls import ClientCertificates, TlsConfig, TlsVersion
 from storage.errors import InvalidConfig
 
@@ -198,7 +199,6 @@ def test_tls_that_is_off_because_one_key_is_missing_is_named(tmp_path: Path) -> 
         ("ledgerDirectories = /a/ledgers,/b/ledgers", "ledgerDirectories", "one directory"),
         ("journalDirectories = /a/bk-txn", "journalDirectories", "DIR/journal"),
         ("journalDirectory = /a/journal\nledgerDirectories = /b/ledgers", "ledgerDirectories", "/a"),
-        ("forceReadOnlyBookie = true", "forceReadOnlyBookie", "no effect"),
         ("zkEnableSecurity = true", "zkEnableSecurity", "no effect"),
         ("disableServerSocketBind = true", "disableServerSocketBind", "no effect"),
         ("httpServerTlsEnable = true", "httpServerTlsEnable", "no effect"),
@@ -225,6 +225,18 @@ def test_what_cannot_be_honoured_and_is_dangerous_to_ignore_is_refused(
     line = next(number for number, one in enumerate(text.splitlines(), 1) if one.startswith(f"{key} "))
     assert f"bk_server.conf, line {line}, {key}" in refused.value.name
     assert reason in refused.value.reason
+
+
+def test_a_file_says_how_the_bookie_begins_and_what_it_does_when_its_disk_is_full(tmp_path: Path) -> None:
+    needed = BookieOptions("a-store", "zk://localhost/ledgers")
+    forced = read(tmp_path, "forceReadOnlyBookie = true").options.over(needed)
+    assert (forced.complete().mode, forced.complete().when_full) == (BookieMode.READ_ONLY, WhenFull.READ_ONLY)
+    stops = read(tmp_path, "readOnlyModeEnabled = false").options.over(needed)
+    assert (stops.complete().mode, stops.complete().when_full) == (BookieMode.WRITABLE, WhenFull.STOP)
+    assert read(tmp_path, "readOnlyModeEnabled = true").options == BookieOptions()
+    both = read(tmp_path, "readOnlyModeEnabled = false\nforceReadOnlyBookie = true").options.over(needed)
+    with pytest.raises(InvalidConfig, match="readOnlyModeEnabled"):
+        both.complete()
 
 
 def test_dangerous_keys_that_are_false_are_fine(tmp_path: Path) -> None:

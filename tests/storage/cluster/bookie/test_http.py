@@ -34,6 +34,11 @@ async def large() -> HttpAnswer:
     return HttpAnswer(200, bytes(64 << 20))
 
 
+async def echo(body: bytes) -> HttpAnswer:
+    return HttpAnswer(200, b"did " + body)
+
+
+ORDERS = {"/page": echo}
 PAGES = {"/page": page, "/closed": closed, "/broken": broken, "/large": large}
 
 
@@ -41,7 +46,7 @@ def served(steps: Callable[[HttpServer, int], Awaitable[None]], timeout_s: float
     """Run the steps with a server and its port."""
 
     async def run() -> None:
-        server = HttpServer(PAGES, timeout_s)
+        server = HttpServer(PAGES, ORDERS, timeout_s)
         port = await server.listen("127.0.0.1", 0)
         try:
             await asyncio.wait_for(steps(server, port), PATIENCE_S)
@@ -107,7 +112,26 @@ def test_other_requests_get_a_status_and_a_reason(sent: bytes, status: int, said
     served(steps)
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /page HTTP/1.1\r\n"])
+def put(path: str, body: bytes, size: int | None = None) -> bytes:
+    size = len(body) if size is None else size
+    return b"PUT %s HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % (path.encode(), size) + body
+
+
+def test_an_order_gets_its_body_and_is_only_taken_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def steps(_: HttpServer, port: int) -> None:
+        assert (await ask(port, put("/page", b"this"))).endswith(b"did this")
+        assert (await ask(port, b"PUT /page HTTP/1.1\r\n\r\n")).endswith(b"did ")
+        assert (await ask(port, put("/page", b"", REQUEST_SIZE_MAX + 1))).endswith(b"did ")
+        assert (await ask(port, put("/large", b"this"))).startswith(b"HTTP/1.1 405 ")
+        assert (await ask(port, request("/page"))).endswith(b"the page\n")
+        monkeypatch.setattr(http, "is_loopback", lambda _: False)
+        assert (await ask(port, put("/page", b"this"))).startswith(b"HTTP/1.1 403 ")
+        assert (await ask(port, request("/page"))).endswith(b"the page\n")
+
+    served(steps)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /page HTTP/1.1\r\n", put("/page", b"half", 5)])
 def test_a_request_that_does_not_arrive_completely_ends_with_408(sent: bytes) -> None:
     async def steps(_: HttpServer, port: int) -> None:
         assert (await ask(port, sent)).startswith(b"HTTP/1.1 408 ")

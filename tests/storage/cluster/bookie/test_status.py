@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from storage.cluster.bookie.metrics import BOOKIE_METRICS
 from storage.cluster.bookie.status import BookieStatus
 from storage.cluster.metadata.registration import BookieMode
-from storage.cluster.wire.messages import Protocol, ReadEntry
+from storage.cluster.wire.codes import Code
+from storage.cluster.wire.messages import AddOptions, Protocol, ReadEntry
 from storage.config import StoreConfig
 from storage.metrics import STORE_METRICS
 
@@ -156,5 +157,34 @@ def test_a_java_bookie_s_paths_answer_as_it_does(tmp_path: Path) -> None:
             "availableForHighPriorityWrites": True,
         }
         assert (await status.pages["/api/v1/bookie/is_ready"]()).status == 200
+
+    with_status(tmp_path / "store", steps)
+
+
+def test_an_operator_makes_a_bookie_read_only_and_writable_again(tmp_path: Path) -> None:
+    async def steps(status: BookieStatus, _: LittleMembership, port: int, __: AsyncStore) -> None:
+        path = "/api/v1/bookie/state/readonly"
+        client = await BookieConnection.open(port)
+
+        async def order(body: bytes) -> int:
+            return (await status.orders[path](body)).status
+
+        async def codes() -> list[Code]:
+            writer, recovery = AddOptions(), AddOptions(is_recovery=True)
+            adds = [add_of(7, 0, b"x", options=one) for one in (writer, recovery)]
+            return [(await client.ask(one, Protocol.V3)).code for one in adds]
+
+        assert await order(b'{"readOnly": true}') == 200
+        assert await codes() == [Code.READ_ONLY, Code.OK]
+        assert (await client.ask(ReadEntry(7, 0), Protocol.V3)).code is Code.OK
+        assert json.loads((await status.pages[path]()).body) == {"readOnly": True}
+        assert json.loads((await status.java_state()).body)["readOnly"] is True
+        assert (await status.health()).status == 503
+        for wrong in (b"", b"[]", b'{"readOnly": 1}', b"{}"):
+            assert await order(wrong) == 400
+        assert await order(b'{"readOnly": false}') == 200
+        assert await codes() == [Code.OK, Code.OK]
+        assert (await status.health()).status == 200
+        await client.close()
 
     with_status(tmp_path / "store", steps)
