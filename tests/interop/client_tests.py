@@ -27,10 +27,10 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from jvm import CLIENT_TESTS, MADE, classpath, exit_code_of, tool
+from jvm import CLIENT_TESTS, MADE, JavaProcess, classpath, exit_code_of, tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -135,14 +135,10 @@ class Jvm:
         forks = f"{sys.executable} {HERE / 'bookie_forks.py'}"
         options = (*_JVM_OPTIONS, f"-Djava.io.tmpdir={directory / 'tmp'}", f"-Dbookies.command={forks}")
         command = [tool("java"), *options, "-cp", _classes(), "interop.RunTests"]
-        with (directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=directory
-            )
         self._directory = directory
         self._lines: queue.Queue[bytes] = queue.Queue()
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
+        put = self._lines.put
+        self._process = JavaProcess(command, directory, directory / "log", put, lambda: put(b""))
 
     def __enter__(self) -> Self:
         return self
@@ -150,21 +146,11 @@ class Jvm:
     def __exit__(self, *_: object) -> None:
         """End it, and with it the bookies that it has started."""
         self._process.kill()
-        self._process.wait()
-        self._reader.join()
         shutil.rmtree(self._directory / "tmp", ignore_errors=True)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
-        self._lines.put(b"")
 
     def run(self, task: Task, results: dict[str, JavaTestResult]) -> bool:
         """Run a class, and add its results; return whether it has ended, otherwise this JVM is of no use."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(("\t".join((PACKAGE + task.name, *task.ids)) + "\n").encode())
-        self._process.stdin.flush()
+        self._process.send("\t".join((PACKAGE + task.name, *task.ids)).encode())
         while True:
             try:
                 line = self._lines.get(timeout=_TEST_S)

@@ -146,29 +146,63 @@ def _run_maven(project: Project) -> None:
 # ── the process ───────────────────────────────────────────────────────────────────────────────────────────
 
 
+class JavaProcess:
+    """A JVM that gets lines and prints lines, which a thread takes."""
+
+    def __init__(
+        self,
+        command: list[str],
+        directory: Path,
+        log: Path,
+        take: Callable[[bytes], object],
+        ended: Callable[[], object],
+    ) -> None:
+        """`take` gets each line that it prints; `ended` is called when it prints no more."""
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=directory
+            )
+        self.pid = self._process.pid
+        self._take = take
+        self._ended = ended
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def send(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + b"\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        """End it, and with it the processes that end with it."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._take(line)
+        self._ended()
+
+
 class Driver:
     """The running driver. Several threads may ask at the same time. BookKeeper's log is in `driver.log`."""
 
     def __init__(self, command: list[str], made: Path = MADE) -> None:
-        self._log = (made / "driver.log").open("wb")
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=made
-        )
-        self.pid = self._process.pid
         self._lock = Lock()
         self._asked: dict[int, Future[dict[str, Any]]] = {}
         self._next = 0
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
+        log = made / "driver.log"
+        log.unlink(missing_ok=True)
+        self._process = JavaProcess(command, made, log, self._take, self._end)
+        self.pid = self._process.pid
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        self._log.close()
 
     def ask(self, command: str, **arguments: object) -> dict[str, Any]:
         """Return the answer to one command, or raise `CommandFailed` with the driver's exception."""
@@ -185,19 +219,17 @@ class Driver:
             number, self._next = self._next, self._next + 1
             self._asked[number] = asked
             line = json.dumps({"id": number, "command": command, **arguments})
-            assert self._process.stdin is not None
             try:
-                self._process.stdin.write(line.encode() + b"\n")
-                self._process.stdin.flush()
+                self._process.send(line.encode())
             except BrokenPipeError:
                 raise CommandFailed("the driver has ended: driver.log may say why") from None
         return asked
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            answer = json.loads(line)
-            self._asked.pop(answer["id"]).set_result(answer)
+    def _take(self, line: bytes) -> None:
+        answer = json.loads(line)
+        self._asked.pop(answer["id"]).set_result(answer)
+
+    def _end(self) -> None:
         ended = CommandFailed("the driver has ended: driver.log may say why")
         for asked in [*self._asked.values()]:
             asked.set_exception(ended)

@@ -21,7 +21,7 @@ from storage.index.lmdb.environment import IndexBatch, LocationRun
 from storage.index.lmdb.index import LmdbIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from recovery.audit.faults.chart import Chart, ChartRecord, LogChart
@@ -160,32 +160,31 @@ def dangling(site: Site, fault: Fault) -> Planted:
     return _planted(site.chart, fault, ledger_id, entry_id, words, "IDX-001", "IDX-002")
 
 
+def _kept_records(site: Site) -> Iterator[tuple[LogChart, ChartRecord]]:
+    """Yield the records whose places an index may have."""
+    _index(site)
+    for log in site.chart.logs:
+        if not log.is_leftover:
+            for record in log.entries:
+                # The places of the others are void until the next opening removes them.
+                if record.ledger_id not in site.chart.unindexed:
+                    yield log, record
+
+
 def deleted(site: Site, fault: Fault) -> Planted:
     """Add a row for a record of a deleted ledger that is still in a log."""
-    _index(site)
     dead = [
         (log, record)
-        for log in site.chart.logs
-        if not log.is_leftover
-        for record in log.entries
+        for log, record in _kept_records(site)
         if record.entry_id not in site.chart.places.get(record.ledger_id, {})
         and not site.chart.is_truncated(record)
-        # Their places are void until the next opening removes them.
-        and record.ledger_id not in site.chart.unindexed
     ]
     return _placed_again(site, fault, dead, "IDX-001", "IDX-002", "LGR-003")
 
 
 def truncated(site: Site, fault: Fault) -> Planted:
     """Add a row for an entry before a truncation that is still in a log."""
-    _index(site)
-    cut = [
-        (log, record)
-        for log in site.chart.logs
-        if not log.is_leftover
-        for record in log.entries
-        if site.chart.is_truncated(record) and record.ledger_id not in site.chart.unindexed
-    ]
+    cut = [(log, record) for log, record in _kept_records(site) if site.chart.is_truncated(record)]
     # The log may have the entry from an earlier ledger of this id.
     deleted = ("IDX-002",) if cut and {record.ledger_id for _, record in cut} & site.chart.deleted else ()
     return _placed_again(site, fault, cut, "IDX-007", *deleted)

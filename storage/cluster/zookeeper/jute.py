@@ -17,6 +17,7 @@ import struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.cluster.zookeeper.records import (
+    NODE_CHANGES,
     NOTIFICATION_XID,
     Acl,
     AclAndStat,
@@ -159,17 +160,7 @@ RESPONSES: dict[int, type[tuple[Any, ...]]] = {
 }
 
 _MULTI_PARTS = {
-    OpCode.MULTI: frozenset(
-        (
-            OpCode.CREATE,
-            OpCode.CREATE2,
-            OpCode.CREATE_CONTAINER,
-            OpCode.CREATE_TTL,
-            OpCode.DELETE,
-            OpCode.SET_DATA,
-            OpCode.CHECK,
-        )
-    ),
+    OpCode.MULTI: NODE_CHANGES | {OpCode.CHECK},
     OpCode.MULTI_READ: frozenset((OpCode.GET_CHILDREN, OpCode.GET_DATA)),
 }
 

@@ -26,7 +26,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.cluster.zookeeper.jute import JuteReader, MalformedRecord
-from storage.cluster.zookeeper.records import OPEN_ACL, Acl, OpCode
+from storage.cluster.zookeeper.records import NODE_CHANGES, OPEN_ACL, Acl, OpCode
 from storage.cluster.zookeeper.tree import DurableSession, Znode
 
 if TYPE_CHECKING:
@@ -77,20 +77,7 @@ def decode_change(entry: bytes) -> Change:
     return Change(zxid, time_ms, session_id, opcode, request)
 
 
-_CHANGES = frozenset(
-    (
-        OpCode.CREATE,
-        OpCode.CREATE2,
-        OpCode.CREATE_CONTAINER,
-        OpCode.CREATE_TTL,
-        OpCode.DELETE,
-        OpCode.SET_DATA,
-        OpCode.SET_ACL,
-        OpCode.MULTI,
-        OpCode.CREATE_SESSION,
-        OpCode.CLOSE_SESSION,
-    )
-)
+_CHANGES = NODE_CHANGES | {OpCode.SET_ACL, OpCode.MULTI, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION}
 
 
 def encode_nodes(nodes: Iterable[tuple[str, Znode]]) -> bytes:

@@ -52,6 +52,19 @@ class OpCode(enum.IntEnum):
     ERROR = -1
 
 
+NODE_CHANGES = frozenset(
+    (
+        OpCode.CREATE,
+        OpCode.CREATE2,
+        OpCode.CREATE_CONTAINER,
+        OpCode.CREATE_TTL,
+        OpCode.DELETE,
+        OpCode.SET_DATA,
+    )
+)
+"""The opcodes that change one node, alone or in a multi."""
+
+
 class ErrorCode(enum.IntEnum):
     """The errors that a reply can have, with ZooKeeper's numbers and names."""
 

@@ -27,6 +27,7 @@ from storage.cluster.zookeeper.records import (
     ADMIN_PERMISSION,
     AUTH_XID,
     CONNECTED_STATE,
+    NODE_CHANGES,
     PASSWORD_SIZE,
     PING_XID,
     READ_PERMISSION,
@@ -67,19 +68,7 @@ MULTI_READ_SIZE_MAX = 16 << 20
 """Bytes of data and names in the answer to a multiRead. Its request may name one large node a hundred
 thousand times, and clients take no answer of this size: ZooKeeper's own limit is 1 MiB."""
 
-WRITES = frozenset(
-    (
-        OpCode.CREATE,
-        OpCode.CREATE2,
-        OpCode.CREATE_CONTAINER,
-        OpCode.CREATE_TTL,
-        OpCode.DELETE,
-        OpCode.SET_DATA,
-        OpCode.SET_ACL,
-        OpCode.CHECK,
-        OpCode.MULTI,
-    )
-)
+WRITES = NODE_CHANGES | {OpCode.SET_ACL, OpCode.CHECK, OpCode.MULTI}
 """The opcodes that `ZnodeTree.apply` takes from clients; closing a session has its own order."""
 
 

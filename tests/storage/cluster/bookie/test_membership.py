@@ -61,6 +61,15 @@ def member(sessions: Sessions) -> Membership:
     return Membership(sessions.connect, "/ledgers", "127.0.0.1:3181", 1.0, lambda: sessions.mode)
 
 
+async def registered(server: MemoryServer) -> tuple[Sessions, Membership]:
+    """Make a cluster, and register the bookie there."""
+    await init_cluster(server.session(), "/ledgers", "an-instance")
+    sessions = Sessions(server)
+    one = member(sessions)
+    await one.register(INFO)
+    return sessions, one
+
+
 async def bookies(server: MemoryServer) -> frozenset[str]:
     return (await read_bookies(server.session(), "/ledgers")).writable
 
@@ -80,10 +89,7 @@ def test_a_bookie_is_shown_with_its_address_until_it_hides() -> None:
 
 def test_a_bookie_whose_session_has_expired_is_registered_again() -> None:
     async def main(server: MemoryServer) -> None:
-        await init_cluster(server.session(), "/ledgers", "an-instance")
-        sessions = Sessions(server)
-        one = member(sessions)
-        await one.register(INFO)
+        sessions, one = await registered(server)
         sessions.refused = 3
         sessions.opened[0].expire()
         while not await bookies(server) or len(sessions.opened) < 2:
@@ -96,10 +102,7 @@ def test_a_bookie_whose_session_has_expired_is_registered_again() -> None:
 
 def test_a_bookie_that_could_not_register_in_a_new_session_tries_again() -> None:
     async def main(server: MemoryServer) -> None:
-        await init_cluster(server.session(), "/ledgers", "an-instance")
-        sessions = Sessions(server)
-        one = member(sessions)
-        await one.register(INFO)
+        sessions, one = await registered(server)
         sessions.errors = [OutcomeUnknown("/ledgers/available", "the connection was lost")]
         sessions.opened[0].expire()
         async with asyncio.timeout(10.0):
@@ -114,10 +117,7 @@ def test_an_unexpected_error_in_a_session_is_logged_and_the_bookie_registers_aga
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(server: MemoryServer) -> None:
-        await init_cluster(server.session(), "/ledgers", "an-instance")
-        sessions = Sessions(server)
-        one = member(sessions)
-        await one.register(INFO)
+        sessions, one = await registered(server)
         sessions.errors = [RuntimeError("a bug")]
         sessions.opened[0].expire()
         async with asyncio.timeout(10.0):
@@ -167,10 +167,7 @@ def test_ledgers_are_deleted_again_after_an_unexpected_error(caplog: pytest.LogC
 
 def test_a_bookie_that_refuses_adds_is_shown_as_read_only_until_it_accepts_them_again() -> None:
     async def main(server: MemoryServer) -> None:
-        await init_cluster(server.session(), "/ledgers", "an-instance")
-        sessions = Sessions(server)
-        one = member(sessions)
-        await one.register(INFO)
+        sessions, one = await registered(server)
         for mode in (BookieMode.READ_ONLY, BookieMode.WRITABLE):
             sessions.mode = mode
             while True:
@@ -215,10 +212,7 @@ def test_without_a_session_no_ledger_is_checked() -> None:
 
 def test_a_first_add_waits_for_the_next_session() -> None:
     async def main(server: MemoryServer) -> None:
-        await init_cluster(server.session(), "/ledgers", "an-instance")
-        sessions = Sessions(server)
-        one = member(sessions)
-        await one.register(INFO)
+        sessions, one = await registered(server)
         sessions.refused = 3
         sessions.opened[0].expire()
         assert await one.check_first(7, Purpose.WRITING) == EndedLedger()
@@ -232,10 +226,7 @@ def test_a_first_add_is_refused_if_no_session_comes_in_time(monkeypatch: pytest.
     monkeypatch.setattr(membership_module, "CHECK_TIMEOUT_S", 0.01)
 
     async def main(server: MemoryServer) -> None:
-        await init_cluster(server.session(), "/ledgers", "an-instance")
-        sessions = Sessions(server)
-        one = member(sessions)
-        await one.register(INFO)
+        sessions, one = await registered(server)
         sessions.refused = 1 << 30
         sessions.opened[0].expire()
         with pytest.raises(MetadataUnavailable):
