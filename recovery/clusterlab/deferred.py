@@ -7,6 +7,7 @@ are shown only that, and it must have Qa durable copies at that moment.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recovery.clusterlab.bookies import ModelBookie
@@ -16,7 +17,7 @@ from recovery.clusterlab.oracles import Oracles
 from recovery.clusterlab.workload import HORIZON, Schedule
 from storage.cluster.client.deferred_writer import DeferredLedgerWriter
 from storage.cluster.client.effects import AddsAcknowledged, EntriesForced, ForceFailed, NoAnswer
-from storage.cluster.client.writer import LedgerWriter
+from storage.cluster.client.writer import LedgerWriter, Replacement
 from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import AddEntry, CodeAnswer, ForceLedger, WriteLac
 from storage.entry.format import HEAD
@@ -163,5 +164,7 @@ class DeferredSchedule(Schedule):
         assert isinstance(writer, DeferredWriter)
         assert isinstance(network, DeferredNetwork)
         network.writer = writer
+        if self._choices.pick(2):
+            machine.limits = replace(machine.limits, replacement=Replacement.WHEN_NEEDED)
         for _ in range(1 + self._choices.pick(6)):
             self.world.after(self._choices.pick(HORIZON), writer.deliver, writer.force)

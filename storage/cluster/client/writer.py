@@ -82,6 +82,13 @@ class WriterState(enum.Enum):
     LOST = "the writer has ended without closing the ledger"
 
 
+class Replacement(enum.Enum):
+    """When a bookie that has failed is replaced."""
+
+    AT_ONCE = "before the next acknowledgement"
+    WHEN_NEEDED = "when an entry could not get Qa copies without it"
+
+
 @dataclass(frozen=True, slots=True)
 class WriterLimits:
     """The limits of a writer."""
@@ -95,6 +102,7 @@ class WriterLimits:
     change_delay_min_s: float = 0.05
     """The delay before the second of them. Each later one has twice the delay of the one before."""
     change_delay_max_s: float = 5.0
+    replacement: Replacement = Replacement.AT_ONCE
     add_quorum_timeout_s: float | None = None
     """An entry without Qa copies after this time ends the writer. `None` for no limit, because calls to
     bookies have limits of their own."""
@@ -186,7 +194,7 @@ class LedgerWriter:
             )
             effects += self._copies.add(request, self.length)
         # A bookie that has failed after the last acknowledgement is replaced before anything depends on it.
-        if self._copies.failed and self.state is WriterState.OPEN:
+        if self._copies.failed and self._is_change_needed():
             effects += self._begin_change()
         return effects
 
@@ -203,8 +211,7 @@ class LedgerWriter:
             case CopyResult.UNAUTHORIZED:
                 return self._lose(UnauthorizedAccess(self._entries.ledger_id))
             case _:
-                is_needed = self.state is WriterState.OPEN and self._copies.pending
-                return self._begin_change() if is_needed else []
+                return self._begin_change() if self._is_change_needed() else []
 
     def _acknowledge(self) -> list[Effect]:
         """Acknowledge the complete entries at the head of the queue."""
@@ -258,6 +265,13 @@ class LedgerWriter:
         return []
 
     # ── changing the ensemble ─────────────────────────────────────────────────────────────────────────
+
+    def _is_change_needed(self) -> bool:
+        """Return whether the bookies that have failed are replaced now."""
+        if self.state is not WriterState.OPEN or not self._copies.pending:
+            return False
+        is_delayed = self.limits.replacement is Replacement.WHEN_NEEDED
+        return not (is_delayed and self._copies.can_complete(self._copies.failed))
 
     def _begin_change(self) -> list[Effect]:
         self.state = WriterState.CHANGING

@@ -14,7 +14,7 @@ from storage.cluster.client.effects import (
     WriterClosed,
     WriterLost,
 )
-from storage.cluster.client.writer import WriterLimits, WriterState
+from storage.cluster.client.writer import Replacement, WriterLimits, WriterState
 from storage.cluster.errors import (
     AddOutcomeUnknown,
     AddQuorumTimeout,
@@ -302,6 +302,28 @@ def test_an_answer_of_an_earlier_sending_does_not_count() -> None:
 
     writer.answer(0, "b2")
     assert writer.acknowledged == [(0, 0)]
+
+
+def test_19_a_bookie_is_replaced_only_when_too_few_copies_would_be_left() -> None:
+    writer = PlayedWriter(limits=WriterLimits(replacement=Replacement.WHEN_NEEDED))
+    writer.add(b"one")
+    writer.answer(0, "b2", Code.IO_ERROR)
+    assert (writer.machine.state, writer.writes) == (WriterState.OPEN, [])
+    writer.store(0, "b1", "b3")
+    writer.add(b"two")
+    assert writer.acknowledged == [(0, 0)]
+    assert writer.waiting == [(1, "b1"), (1, "b3")], "the bookie that has failed gets no more copies"
+
+    writer.answer(1, "b3", Code.IO_ERROR)
+    writer.written()
+    first, bookies = writer.segments[1]
+    assert (first, bookies[0]) == (1, "b1")
+    assert not {"b2", "b3"} & set(bookies)
+    writer.store(1, *bookies)
+    writer.close()
+    writer.written()
+    reported = [one.bookies for one in writer.reports if isinstance(one, UnderReplicated)]
+    assert reported == [frozenset({"b2"})]
 
 
 def test_20_an_entry_above_the_limit_is_refused_before_it_has_an_id() -> None:
