@@ -554,6 +554,7 @@ CLUSTER_BUGS = (
             "self.last_confirmed, self.length_confirmed = ...", "force.last_entry = self.last_acknowledged"
         ),
         "T2",
+        "O3",
     ),
     _deferred(
         "an-acknowledgement-confirms-although-syncs-are-deferred",

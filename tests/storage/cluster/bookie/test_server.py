@@ -108,6 +108,29 @@ def test_many_adds_in_flight_share_syncs_and_each_has_one_answer(tmp_path: Path,
 
 
 @both
+def test_22_entries_whose_ids_the_writer_has_chosen_come_in_any_order_and_twice(
+    tmp_path: Path, protocol: Protocol
+) -> None:
+    """Clients of the Java library may choose ids themselves; they refuse a second entry with one id."""
+
+    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+        order = [4, 0, 2, 4, 1, 0]
+        for entry_id in order:
+            client.send(add_of(7, entry_id, b"%d" % entry_id), protocol)
+        found = [await client.answer() for _ in order]
+        assert [one.code for one in found] == [Code.OK] * len(order)
+        for entry_id in range(5):
+            answer = await client.ask(ReadEntry(7, entry_id), protocol)
+            assert answer.code is (Code.NO_ENTRY if entry_id == 3 else Code.OK)
+        last = (await client.ask(ReadEntry(7, -1), protocol)).answer
+        assert isinstance(last, FoundEntry)
+        assert last.entry is not None
+        assert last.entry.endswith(b"4")
+
+    with_bookie(tmp_path / "store", steps)
+
+
+@both
 def test_an_entry_is_read_from_the_disk_after_a_checkpoint(tmp_path: Path, protocol: Protocol) -> None:
     async def steps(client: BookieConnection, store: AsyncStore) -> None:
         for entry_id in range(100):
