@@ -137,11 +137,6 @@ class Checkpointer:
         self.on_reclaimed: Callable[[], None] = _wake_nothing
         """Called when a submitted order is over, in the thread that steps."""
 
-    @property
-    def needs_turn(self) -> bool:
-        """Whether the next step has to wait for a commit to end, so that it can freeze the table."""
-        return self._running is None and self._slot.tables.frozen is None and self._requested > self._finished
-
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────
 
     def request(self) -> int:
@@ -213,7 +208,7 @@ class Checkpointer:
             # Read before the freeze, because an add that precedes a later request may not be in the table. If
             # the table was frozen already, it is unknown which requests came before.
             self._answers = requested
-            if self.needs_turn:
+            if requested > self._finished:
                 self._committer.freeze()
         frozen = self._slot.tables.frozen
         if frozen is None:

@@ -138,9 +138,8 @@ class EntryLogs:
         """
         writer, self._writer = self._writer, None
         if writer is not None:
-            with suppress(OSError):
+            with suppress(OSError):  # the writer closes its log after an error too
                 writer.seal()
-            writer.close()
 
 
 def log_ids(directory: Directory) -> list[int]:

@@ -619,4 +619,84 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "one.scan.start < end → one.scan.start <= end",
         "An empty part of a journal has no entries: it is left there, or read, with the same result.",
     ),
+    Equivalent(
+        "storage.checkpoint.checkpointer:Checkpointer.request:number.1",
+        "1 → 2",
+        "The numbers of requests are only compared: each is larger than the one before.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:swap.3",
+        "if not deletes: delete_group.step = ERASED return ↔ rows = "
+        "self._metadata.persist_tombstones({one.st … r one in deletes})",
+        "Without deletes there are no tombstones: nothing is written.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:swap.4",
+        "delete_group.rows = rows ↔ for one, row in zip(deletes, rows, strict=True): one.row = row",
+        "One thread, and neither statement uses what the other changes.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:swap.5",
+        "for one, row in zip(deletes, rows, strict=True): one.row = row ↔ delete_group.step = HAND_BACK",
+        "No signal handler runs in the thread that makes deletes, and no other thread looks at the step.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:swap.8",
+        "self._committer.enqueue(delete_group.erasure) ↔ delete_group.step = ERASE",
+        "To put an erasure into the open group never fails, and no other thread looks at the step.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:condition.11",
+        "delete_group.step == ERASE → True",
+        "It is the last step: a group that has taken it is ended, and not led again.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:condition.13",
+        "not group.is_over → True",
+        "A short cut: a commit whose group is over returns at once.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:condition.15",
+        "group.error is not None and (not all((one.is_don …  one in deletes))) → False",
+        "An error that leaves a delete undone has stopped the store, and the delete raises the "
+        "failure of the store.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:condition.17",
+        "group.error is not None and (not all((one.is_don …  one in deletes))) → group.error is not None",
+        "A delete that is done is answered so, whatever error its group has.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:condition.18",
+        "not all((one.is_done for one in deletes)) → all((one.is_done for one in deletes))",
+        "A delete that is done is answered so; any other raises the failure of the store.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:logic.1",
+        "group.error is not None and (not all((one.is_don …  one in deletes))) → group.error is not "
+        "None or not all((one.is_done for one in deletes))",
+        "A delete that is done is answered so, whatever error its group has.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:compare.1",
+        "group.error is not None → group.error is None",
+        "An error that leaves a delete undone has stopped the store, and the delete raises the "
+        "failure of the store.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.fail:swap.1",
+        "delete_group.error = error ↔ if not isinstance(error, DiskFull): self._store_state.fail(error)",
+        "The error of the group is read only after the end of the group.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.end:swap.1",
+        "if delete_group.erasure is None: for one in dele … tes: one.release() ↔ "
+        "self.queue.end(delete_group)",
+        "An add that comes in between waits for the ledger, and is woken after both.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.end:condition.1",
+        "delete_group.erasure is None → True",
+        "The commit of the erasure has released the ledgers before, and a second release does nothing.",
+    ),
 )

@@ -256,6 +256,11 @@ class Engine:
         queue = self._committer.queue
         queue.lock = WatchedLock(queue.lock, hear)  # type: ignore[assignment]
 
+    def hear_of_deletes_lock(self, hear: Callable[[], None]) -> None:
+        """Call `hear` in each thread that is about to take the lock of the queue of deletes."""
+        queue = self._committer.deletes.queue
+        queue.lock = WatchedLock(queue.lock, hear)  # type: ignore[assignment]
+
     @property
     def is_queue_locked(self) -> bool:
         """Whether a thread holds the lock of the commit queue."""
@@ -316,6 +321,10 @@ class Engine:
         """Puts work into the open group, and does not wait for it; `None` if it cannot join now."""
         return work.group if self._committer.enqueue(work) else None
 
+    def join_all(self, works: Sequence[PendingEntries]) -> PendingGroup | None:
+        """Put adds of several coroutines into the open group; return it if any has joined."""
+        return self._committer.enqueue_all(works, lambda _: None)
+
     def wait_for_room(self, work: Pending, give_up_at: float | None = None) -> float:
         """Waits until the work may try to join again; returns when it gives up."""
         return self._committer._wait_for_room(work, give_up_at)
@@ -340,6 +349,16 @@ class Engine:
     def waiting_deletes(self) -> Sequence[PendingDelete]:
         """The deletes that a commit has decided, and whose tombstones no thread writes yet."""
         return self._committer.deletes.queue.open.deletes
+
+    @contextmanager
+    def deletes_lock_held(self) -> Iterator[None]:
+        """Have the lock of the queue of deletes behave as if another thread held it for ever."""
+        queue = self._committer.deletes.queue
+        lock, queue.lock = queue.lock, HeldLock()  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            queue.lock = lock
 
     def finish_deletes(self) -> None:
         """Return when every delete that was requested before is done."""
@@ -471,6 +490,10 @@ class Engine:
         """Asks for a checkpoint, wakes no worker, and returns the number for `has_checkpointed`."""
         return self._engine.checkpointer.request()
 
+    def wait_for_checkpoint(self, number: int) -> None:
+        """Return when the checkpoint of that number is done, or cannot be done now."""
+        self._engine.checkpointer.wait_for(number)
+
     def step_checkpoint(self) -> Pause:
         """Do the next step of the checkpoint in progress, in the calling thread."""
         return self._engine.checkpointer.step()
@@ -481,7 +504,9 @@ class Engine:
     @property
     def checkpoint_needs_turn(self) -> bool:
         """Return whether the next step would wait for the turn in progress."""
-        return self._engine.checkpointer.needs_turn
+        checkpointer = self._engine.checkpointer
+        is_requested = checkpointer._requested > checkpointer._finished
+        return checkpointer._running is None and self._engine.slot.tables.frozen is None and is_requested
 
     @property
     def disk_full_error(self) -> OSError | None:

@@ -158,13 +158,21 @@ def test_the_last_bookie_s_log_is_removed_too_when_a_log_of_ours_has_followed() 
     assert indexed(site) == [*range(6), 100]
 
 
-def test_after_all_bookie_s_logs_were_removed_those_of_ours_count_from_the_first_on() -> None:
-    site = imported(0, 1, 2)
-    site.remove_logs(0, 1, 2)
-    assert chain_of(site).logs == ((3, site.state.log_ends[3]),)
-    site.put_log(1, Log().add(*entries(1, range(3, 6))))  # a power cut has brought it back
-    assert chain_of(site).logs == ((3, site.state.log_ends[3]),)
-    assert indexed(site) == [100]
+def test_beside_a_lineage_that_is_older_than_the_import_all_logs_count_but_those_that_it_calls_gone() -> None:
+    site = site_of(3)
+    removed = site.log(1)
+    site.remove_logs(1)
+    with site.ledgers.open(filenames.LINEAGE) as file:
+        older = file.read(0, file.size())
+    site.put_log(7, Log().add(*entries(1, range(20, 23))))
+    site.put_mark()
+    site.state = site.imported().index.state()
+    add_log(site, 100)
+    site.put(site.ledgers, filenames.LINEAGE, older)
+    site.put_log(1, removed)  # a power cut has brought it back
+    chain = chain_of(site)
+    assert [log_id for log_id, _ in chain.logs] == [0, 2, 7, 8]
+    assert chain.gone == (1,)
 
 
 def test_the_end_of_a_log_that_was_only_read_is_the_one_in_the_next_header() -> None:

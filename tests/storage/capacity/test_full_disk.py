@@ -258,6 +258,17 @@ def test_a_fence_in_the_group_of_refused_adds_is_durable_and_the_adds_are_not() 
     assert site.after_power_cut().ledger(1).is_fenced
 
 
+def test_a_delete_in_the_group_of_refused_adds_makes_room_and_is_durable() -> None:
+    site, store = opened()
+    leave_free(site, 0)
+    fill_active_journal(store)
+    waiting = store.ledger(3).submit(bytes(8 * KIB))
+    store.ledger(1).delete()
+    assert isinstance(waiting.exception(0), DiskFull)
+    assert store.stats().reserve_bytes == FOR_OPENINGS
+    assert 1 not in site.after_power_cut().ledgers()
+
+
 @pytest.mark.parametrize("end", ["close", "kill", "power cut"])
 def test_a_store_is_opened_with_no_byte_free(end: str) -> None:
     site, store = opened()

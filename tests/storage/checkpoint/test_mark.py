@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from stepped_store import LEDGERS, Site
+from store_internals import HeldLock, LockIsHeld
 
 from recovery.crashlab import Refused, Verb, When
 from storage.checkpoint import mark
 from storage.checkpoint.mark_format import Mark, Trailer
+from storage.disk.posix import PosixDirectory
 from storage.entry.position import START, JournalPosition
 from storage.index.state import IndexState
 
@@ -79,3 +82,31 @@ def test_the_mark_of_a_checkpoint_names_no_older_journal_than_its_position_and_t
     assert isinstance(found, Mark)
     assert (found.position, mark.newest_named(found)) == (JournalPosition(5, 1024), newest)
     assert last_mark.generation == 4
+
+
+@pytest.mark.parametrize("content", [bytes(16), b"no mark"])
+def test_the_file_of_the_mark_is_closed_after_it_was_loaded(tmp_path: Path, content: bytes) -> None:
+    directory, before = PosixDirectory(tmp_path), len([*Path("/proc/self/fd").iterdir()])
+    (tmp_path / "lastMark").write_bytes(content)
+    loaded = [mark.load(directory) for _ in range(2)]
+    assert loaded[0] == loaded[1]
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_the_mark_changes_only_under_its_lock() -> None:
+    root = Site().disk.root()
+    last_mark = mark.LastMark(root, Mark(START, Trailer(3, 0, None, 0)), HeldLock())
+    with pytest.raises(LockIsHeld):
+        last_mark.advance(IndexState(generation=4))
+    with pytest.raises(LockIsHeld), last_mark.announcing(7):
+        pass
+    assert root.names() == []
+
+
+def test_a_mark_that_could_not_be_put_in_its_place_counts_for_no_reader() -> None:
+    disk = Site().disk
+    last_mark = mark.LastMark(disk.root(), Mark(START, Trailer(3, 0, None, 0)), nullcontext())
+    disk.plant(Refused(When(verb=Verb.RENAME), errno.EIO))
+    with pytest.raises(OSError, match="lastMark"):
+        last_mark.advance(IndexState(generation=4, mark=JournalPosition(5, 1024)))
+    assert (last_mark.position, last_mark.generation) == (START, 3)

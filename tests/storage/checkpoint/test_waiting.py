@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
-from stepped_store import SMALL, Site
+from async_stores import in_time
+from stepped_store import LEDGERS, SMALL, Site
 from store_internals import Engine
 
-from recovery.crashlab import Verb
+from recovery.crashlab import Lasting, Refused, Verb, When
 from storage.checkpoint.reclaimer import SYNC_STEP
 from storage.ledgers.waiters import CHECKPOINT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.store import Store
 
 
 def test_the_end_of_a_checkpoint_is_told_although_another_one_was_requested() -> None:
@@ -44,3 +52,61 @@ def test_a_log_is_synced_after_each_step_so_that_no_sync_is_long(count: int) -> 
     )
     site.checkpoint(store)
     assert len(syncs) >= (1 if count == 1 else 3)
+
+
+def test_no_table_is_frozen_before_a_checkpoint_was_requested() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"first")
+    for worker in site.workers.by_name.values():
+        worker.wake()
+    site.workers.run()
+    assert site.names(LEDGERS, ".log") == []
+    site.checkpoint(store)
+    assert site.names(LEDGERS, ".log") == ["0.log"]
+
+
+def is_frozen(engine: Engine) -> bool:
+    return engine.frozen_table is not None
+
+
+def test_the_checkpoint_of_a_table_that_was_frozen_before_answers_no_later_request() -> None:
+    site = Site()
+    store = site.open()
+    engine = Engine(store)
+    store.ledger(1).append(b"first")
+    engine.freeze()
+    store.ledger(1).append(b"second")
+    number = engine.number_checkpoint()
+    while is_frozen(engine):
+        engine.step_checkpoint()
+    while not is_frozen(engine):
+        assert not engine.has_checkpointed(number)
+        engine.step_checkpoint()
+    site.workers.run()
+    assert engine.has_checkpointed(number)
+
+
+def meet_full_disk(engine: Engine) -> None:
+    while engine.disk_full_error is None:
+        engine.step_checkpoint()
+
+
+ENDS: dict[str, Callable[[Store], object]] = {
+    "a failure": lambda store: Engine(store).fail_background(OSError(errno.EIO, "the disk")),
+    "a full disk": lambda store: meet_full_disk(Engine(store)),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_thread_that_waits_for_a_checkpoint_is_told_that_there_is_none_now(end: str) -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"first")
+    site.disk.plant(
+        Refused(When(verb=Verb.CREATE, name="*.log*", lasting=Lasting.UNTIL_MENDED), errno.ENOSPC)
+    )
+    number = Engine(store).number_checkpoint()
+    ENDS[end](store)
+    assert in_time(lambda: Engine(store).wait_for_checkpoint(number))
+    assert not Engine(store).has_checkpointed(number)

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -270,6 +271,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "replica": lambda store: store.add(Entry(2, 0, -1, 1, b"x")),
     "fence": lambda store: store.ledger(1).fence(),
     "delete": lambda store: store.ledger(1).delete(),
+    "several deletes": lambda store: store.delete([1]),
 }
 
 
@@ -420,3 +422,30 @@ def test_a_large_group_stops_for_a_simulation_after_the_insert_of_each_portion()
     assert durable == [0, 0, 1, 1, 1]
     engine.end_turn(group)
     assert [work.first_id for work in works] == [0, 1]
+
+
+def test_of_adds_that_come_together_each_gets_its_own_refusal_and_without_any_there_is_no_group() -> None:
+    store = Site().open()
+    engine, ledgers = Engine(store), [store.ledger(1), store.ledger(2)]
+    for ledger in ledgers:
+        ledger.append(b"0")
+    ledgers[0].fence()
+    works = [PendingEntries(engine.tail(one.id), access_of(one), [b"1"]) for one in ledgers]
+    assert engine.join_all(works[:1]) is None
+    assert engine.join_all(works) is engine.open_group
+    assert [type(one.refusal) for one in works] == [LedgerFenced, NoneType]
+    engine.flush()
+    assert [payloads(store, one.id) for one in ledgers] == [[b"0"], [b"0", b"1"]]
+
+
+def test_nothing_that_waits_is_written_after_the_store_has_failed() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"0")
+    future = store.ledger(1).submit(b"1")
+    Engine(store).fail(OSError(errno.EIO, "the disk"))
+    done = len(site.disk.trace)
+    Engine(store).flush()
+    assert isinstance(future.exception(0), StoreFailed)
+    assert len(site.disk.trace) == done
+    assert payloads(store, 1) == [b"0"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,11 @@ from async_stores import in_time
 from keyboard_interrupts import interrupted
 from sampling import many
 from stepped_store import Site, payloads
-from store_internals import Engine
+from store_internals import Call, Engine, LockIsHeld
 
 from storage.commit import committer, deletes, ledger_control, pending
 from storage.commit import queue as commit_queue
-from storage.commit.pending import PendingDelete
+from storage.commit.pending import ERASED, PendingDelete
 from storage.errors import NoSuchLedger, StoreFailed
 from storage.index import visible
 from storage.journal import journal_set
@@ -144,3 +145,67 @@ def test_after_a_thread_has_ended_what_was_decided_another_delete_goes_through()
     assert delete.is_done
     store.ledger(8).delete()
     assert store.ledgers() == site.after_power_cut().ledgers() == []
+
+
+def test_a_delete_that_was_decided_is_handed_over_once_and_under_the_lock() -> None:
+    _, store = with_old_ledger()
+    engine = Engine(store)
+    delete = PendingDelete(engine.tail(7), None)
+    take = engine.call(Call.TAKE_DELETES)
+    with engine.deletes_lock_held(), pytest.raises(LockIsHeld):
+        take([delete])
+    for _ in range(2):  # by a thread that resumes what a signal handler has interrupted
+        take([delete])
+    assert engine.waiting_deletes == (delete,)
+
+
+def test_a_close_waits_for_the_delete_under_way() -> None:
+    _, store = with_old_ledger()
+    engine, arrived, found = Engine(store), threading.Event(), list[bool]()
+
+    def finish() -> None:
+        engine.finish_deletes()
+        found.append(store.ledger(7).exists)
+        arrived.set()
+
+    closing = threading.Thread(target=finish, daemon=True)
+
+    def close_meanwhile() -> None:
+        engine.hear_of_deletes_lock(arrived.set)
+        closing.start()
+        assert arrived.wait(10)
+
+    engine.between_tombstone_and_answer(close_meanwhile)
+    store.ledger(7).delete()
+    closing.join(10)
+    assert found == [False]
+
+
+def test_a_thread_that_comes_when_another_one_has_made_all_deletes_writes_nothing() -> None:
+    site, store = with_old_ledger()
+    engine, before = Engine(store), len(site.disk.trace)
+    deletes = engine.begin_deletes()
+    assert deletes is not None
+    engine.call(Call.DELETES)(deletes)
+    assert (deletes.step, len(site.disk.trace)) == (ERASED, before)
+    engine.end_deletes(deletes)
+    store.ledger(7).delete()
+    assert store.ledgers() == [8]
+
+
+def test_the_commit_that_hides_a_ledger_is_asked_for_once() -> None:
+    _, store = with_old_ledger()
+    engine = Engine(store)
+    assert engine.join(PendingDelete(engine.tail(7), None)) is not None
+    engine.flush()
+    deletes = engine.begin_deletes()
+    assert deletes is not None
+    engine.write_tombstones(deletes)
+    erasure = deletes.erasure
+    assert [*engine.open_group.erasures] == [erasure]
+    engine.flush()
+    assert [*engine.delete_stages(deletes)] == []
+    assert deletes.erasure is erasure
+    assert [*engine.open_group.erasures] == []
+    engine.end_deletes(deletes)
+    assert store.ledgers() == [8]
