@@ -699,4 +699,47 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "delete_group.erasure is None → True",
         "The commit of the erasure has released the ledgers before, and a second release does nothing.",
     ),
+    Equivalent(
+        "storage.commit.committer:Committer.proceed:condition.39",
+        "len(entries) < JOINED_MIN → True",
+        "A short cut: entries that are not joined are put into the table one by one, with the same result.",
+    ),
+    Equivalent(
+        "storage.commit.committer:Committer.proceed:swap.11",
+        "self._settle_portion(group) ↔ is_last = group.at + 1 == len(portions)",
+        "Neither statement uses what the other changes: to settle a portion does not change its number.",
+    ),
+    Equivalent(
+        "storage.commit.committer:Committer.proceed:condition.68",
+        "group.step == OVER → True",
+        "A group whose end is repeated has ended already: the second end does nothing.",
+    ),
+    Equivalent(
+        "storage.commit.committer:Committer._answer:condition.3",
+        "self.waiters.waiting → True",
+        "A short cut: where no caller waits none is woken.",
+    ),
+    Equivalent(
+        "storage.commit.committer:Committer._resume:swap.3",
+        "group.is_repeated = True ↔ if group.step < OVER: if not is_asked and (not i … .forget_unsynced()",
+        "Neither statement uses what the other changes.",
+    ),
+    Equivalent(
+        "storage.commit.deletes:Deletes.proceed:condition.16",
+        "group.error is not None and (not all((one.is_don …  one in deletes))) → not "
+        "all((one.is_done for one in deletes))",
+        "Without an error of the group no delete of it is undone.",
+    ),
+    Equivalent(
+        "storage.commit.pending:_parts:swap.1",
+        "if work.size <= size_max: yield work return ↔ first, size, length = (0, 0, work.length - "
+        "sum(m … , work.payloads)))",
+        "Three numbers of this call, which are not used if the work fits.",
+    ),
+    Equivalent(
+        "storage.commit.queue:CommitQueue.end:swap.3",
+        "if self._hurry: self._hurry -= 1 else: self._nex … ._next_hurry // 2) ↔ group.passed_at = "
+        "self._clock()",
+        "Neither statement uses what the other changes.",
+    ),
 )

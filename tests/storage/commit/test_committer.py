@@ -12,7 +12,7 @@ from types import NoneType
 from typing import TYPE_CHECKING
 
 import pytest
-from async_stores import AwaitedSite, run
+from async_stores import AwaitedSite, in_time, run
 from stepped_store import SMALL, Site, payloads
 from store_internals import Call, Engine, access_of
 
@@ -449,3 +449,31 @@ def test_nothing_that_waits_is_written_after_the_store_has_failed() -> None:
     assert isinstance(future.exception(0), StoreFailed)
     assert len(site.disk.trace) == done
     assert payloads(store, 1) == [b"0"]
+
+
+def test_an_error_of_the_program_after_the_sync_stops_the_store_and_the_entry_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"0")
+
+    def fail(_: PendingGroup) -> None:
+        raise AssertionError("broken")
+
+    monkeypatch.setattr(*Engine(store).at(Call.END), fail)
+
+    assert in_time(lambda: store.ledger(1).append(b"1"))  # it is durable, and its caller is told so
+    assert isinstance(Engine(store).failure, AssertionError)
+    assert payloads(site.after_power_cut(), 1) == [b"0", b"1"]
+
+
+def test_a_seal_whose_sync_fails_stops_the_store() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(1).append(b"0")
+    site.disk.plant(Refused(When(verb=Verb.SYNC)))
+    Engine(store).seal()  # whose caller has nothing of its own that could be lost
+    with pytest.raises(StoreFailed):
+        store.ledger(1).append(b"1")
+    assert payloads(site.after_power_cut(), 1) == [b"0"]

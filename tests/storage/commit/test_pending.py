@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage.commit import pending as commit_pending
-from storage.commit.pending import PendingDelete, PendingDeletes, PendingEntries, PendingGroup
+from storage.commit.pending import (
+    PendingDelete,
+    PendingDeletes,
+    PendingEntries,
+    PendingGroup,
+    ReplicaEntry,
+)
 from storage.entry.credentials import Access
 from storage.entry.digest import master_key
+from storage.entry.model import Entry
 from storage.journal.seal import GroupFlag
 from storage.ledgers.metadata import plain
 from storage.ledgers.state import EMPTY, LedgerState
@@ -173,3 +180,24 @@ def test_deletes_wait_for_a_ledger_that_another_one_holds() -> None:
     assert work.state is states[0]
     states[1].is_held = True
     assert work.state is states[1]
+
+
+def test_deletes_of_several_ledgers_join_one_group() -> None:
+    states = [state_of(7), state_of(8)]
+    for state in states:
+        state.is_claimed = True
+    work, group = PendingDeletes([PendingDelete(one, None) for one in states]), PendingGroup()
+
+    work.join(group)
+
+    assert (work.missing, work.group, group.deletes) == (None, group, tuple(work.deletes))
+    assert [one.is_held for one in states] == [True, True]
+
+
+def test_an_entry_with_the_id_of_its_client_counts_for_the_size_of_the_group() -> None:
+    work, group = ReplicaEntry(state_of(7), WRITER, Entry(7, 3, 2, 10, b"x" * 5)), PendingGroup()
+
+    work.join(group)
+
+    assert group.entries == [work]
+    assert group.size == work.size == sum(map(len, work.records))

@@ -11,6 +11,7 @@ from recovery.crashlab import SimulatedDisk
 from storage.disk import filenames
 from storage.entry.position import START, JournalPosition
 from storage.journal.journal_set import Journals, JournalShape
+from storage.journal.seal import metadata_tag
 
 if TYPE_CHECKING:
     from storage.disk.files import Directory
@@ -88,3 +89,12 @@ def test_the_ends_of_the_last_64_journals_are_remembered(directory: Directory, j
 def test_the_sizes_are_those_of_the_files(directory: Directory, journals: Journals) -> None:
     fill(directory, 3, 5)
     assert journals.sizes() == {3: SIZE, 5: SIZE}
+
+
+def test_the_seals_of_the_active_journal_and_of_later_ones_name_the_newest_metadata(
+    journals: Journals,
+) -> None:
+    first = journals.roll(4096)
+    journals.state_metadata_sequence(5)
+    assert first.metadata_tag == metadata_tag(5)
+    assert journals.roll(4096).metadata_tag == metadata_tag(5)
