@@ -742,4 +742,96 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "self._clock()",
         "Neither statement uses what the other changes.",
     ),
+    Equivalent(
+        "storage.checkpoint.checkpointer:_free_slowly:number.1",
+        "0 → 1",
+        "When other threads may run: the same entries are freed in the same order.",
+    ),
+    Equivalent(
+        "storage.checkpoint.checkpointer:_free_slowly:compare.2",
+        "left <= 0 → left < 0",
+        "When other threads may run: the same entries are freed in the same order.",
+    ),
+    Equivalent(
+        "storage.checkpoint.checkpointer:Checkpointer.finish:swap.1",
+        "self._is_ending = True ↔ self.request()",
+        "No step is taken in between.",
+    ),
+    Equivalent(
+        "storage.checkpoint.checkpointer:Checkpointer.finish:swap.2",
+        "self.request() ↔ self._sync_step = _SYNC_STEP_WITHOUT_ADDS",
+        "No step is taken in between.",
+    ),
+    Equivalent(
+        "storage.ledgers.metadata:LedgerMetadata.hide_deleted:swap.4",
+        "if known is not None and known.change < row.chan … own[row.ledger_id] ↔ tables.active.put_row(row)",
+        "A reader in between finds no entry of the ledger, whichever of its records it reads.",
+    ),
+    Equivalent(
+        "storage.index.lmdb.index:LmdbIndex._counted_part:number.4",
+        "0 → 1",
+        "The second of the two numbers is not used.",
+    ),
+    Equivalent(
+        "storage.ledgers.metadata:LedgerMetadata._may_be_purged:condition.1",
+        "ledger_id in table.tombstones → True",
+        "Each record has a number of its own, so that no living record has that of the given tombstone.",
+    ),
+    Equivalent(
+        "storage.memtable.ledger_entries:LedgerEntries.parts:condition.1",
+        "self.strays or front_size != self.front_size or at < self.skip → True",
+        "A short cut: the caller then puts the same parts together from the records.",
+    ),
+    Equivalent(
+        "storage.memtable.ledger_entries:LedgerEntries.parts:compare.2",
+        "at < self.skip → at <= self.skip",
+        "A short cut: the caller then puts the same parts together from the records.",
+    ),
+    Equivalent(
+        "storage.ledgers.state:LedgerStates.known:condition.1",
+        "self._kept.get(ledger_id) or self._shared.get(ledger_id) → self._shared.get(ledger_id)",
+        "A short cut: a state that is kept is among the shared ones too.",
+    ),
+    Equivalent(
+        "storage.entrylog.log_set:_later:compare.3",
+        "(last - newest) % _COUNT < _COUNT // 2 → (last - newest) % _COUNT <= _COUNT // 2",
+        "Of two ids that are half a circle apart none is the later one.",
+    ),
+    Equivalent(
+        "storage.index.lmdb.environment:LmdbEnvironment._attempt:swap.2",
+        "self._change(transaction, batch) ↔ if state is not None: transaction.put(_STATE, state, "
+        "db=self._states)",
+        "Both are parts of one transaction, and the state is apart from all else.",
+    ),
+    Equivalent(
+        "storage.index.lmdb.environment:LmdbEnvironment._use_loose_pages:number.2",
+        "4 → 5",
+        "A filler of this size too is larger than half a page and smaller than a whole one.",
+    ),
+    Equivalent(
+        "storage.index.lmdb.environment:_remove_before:condition.10",
+        "removed % _WEIGHT_MAX == 0 → True",
+        "How often a commit of the index lets other threads run: it writes the same.",
+    ),
+    Equivalent(
+        "storage.index.lmdb.index:LmdbIndex.all_rows:condition.6",
+        "are_rows and table.living.keys() | table.tombsto …  == encoded.keys() → table.living.keys() "
+        "| table.tombstones.keys() == encoded.keys()",
+        "A damaged row is not taken, so that its key is missing.",
+    ),
+    Equivalent(
+        "recovery.replay.durable_extents:_between:condition.1",
+        "not start and extents.nth(packed, count - 1).offset < end → False",
+        "A short cut: the general case finds the same extents.",
+    ),
+    Equivalent(
+        "recovery.replay.torn_tails:_has_records:compare.1",
+        "start < end → start <= end",
+        "From the end on no item lies before the end: the answer is False all the same.",
+    ),
+    Equivalent(
+        "recovery.replay.torn_tails:_copy:swap.1",
+        "copy.close() ↔ quarantine.sync()",
+        "The copy is durable before, and closing it has nothing to do with its name.",
+    ),
 )

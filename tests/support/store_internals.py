@@ -132,6 +132,8 @@ class Call(Enum):
     DELETES = "_committer.deletes.proceed"
     """The stages of a turn of deletes."""
     CHECK_WRITES = "_store_state.check_writes"
+    NOTE_SYNC = "_store_state.events.synced"
+    """The report of how long a sync took, which is logged if it was slow."""
     WAKE = "_committer.waiters.wake"
     """Waking of the threads and loops that wait for a ledger, for room or for a checkpoint."""
     FIND_END = "_engine.states._find_end"
@@ -489,6 +491,10 @@ class Engine:
     def number_checkpoint(self) -> int:
         """Asks for a checkpoint, wakes no worker, and returns the number for `has_checkpointed`."""
         return self._engine.checkpointer.request()
+
+    def finish_checkpoint(self) -> None:
+        """Checkpoint everything in the calling thread, as an opening and a close do."""
+        self._engine.checkpointer.finish()
 
     def wait_for_checkpoint(self, number: int) -> None:
         """Return when the checkpoint of that number is done, or cannot be done now."""

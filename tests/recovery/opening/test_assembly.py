@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from stepped_store import Site
+from store_internals import Engine
+
 from recovery.opening.assembly import space_limits
 from storage.config import StoreConfig
+from storage.journal.seal import metadata_tag
 
 
 def test_by_default_both_tables_and_a_journal_are_kept_free() -> None:
@@ -13,3 +17,16 @@ def test_by_default_both_tables_and_a_journal_are_kept_free() -> None:
 
 def test_what_the_settings_keep_free_is_kept_free() -> None:
     assert space_limits(StoreConfig(space_min_free=7 << 20)).min_free == 7 << 20
+
+
+def test_after_an_opening_too_each_seal_names_the_newest_metadata() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(7).append(b"x")
+    store.ledger(7).delete()
+    store = site.after_power_cut()
+    store.ledger(8).append(b"y")
+    engine = Engine(store)
+    assert engine.journal is not None
+    assert engine.metadata.sequence > 0
+    assert engine.journal.metadata_tag == metadata_tag(engine.metadata.sequence)

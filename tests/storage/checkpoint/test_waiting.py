@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from async_stores import in_time
 from stepped_store import LEDGERS, SMALL, Site
-from store_internals import Engine
+from store_internals import Call, Engine
 
 from recovery.crashlab import Lasting, Refused, Verb, When
 from storage.checkpoint.reclaimer import SYNC_STEP
@@ -106,7 +106,24 @@ def test_a_thread_that_waits_for_a_checkpoint_is_told_that_there_is_none_now(end
     site.disk.plant(
         Refused(When(verb=Verb.CREATE, name="*.log*", lasting=Lasting.UNTIL_MENDED), errno.ENOSPC)
     )
-    number = Engine(store).number_checkpoint()
+    number, heard = Engine(store).number_checkpoint(), list[int]()
+    Engine(store).on_change(CHECKPOINT, lambda: heard.append(number))
     ENDS[end](store)
+    assert heard
     assert in_time(lambda: Engine(store).wait_for_checkpoint(number))
     assert not Engine(store).has_checkpointed(number)
+
+
+def test_no_sync_counts_as_slow_at_an_opening_or_a_close_where_each_is_as_large_as_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site()
+    store = site.open()
+    engine, reported = Engine(store), list[float]()
+    monkeypatch.setattr(*engine.at(Call.NOTE_SYNC), reported.append)
+    store.ledger(1).append(b"first")
+    engine.finish_checkpoint()
+    assert reported == []
+    store.ledger(1).append(b"second")
+    site.checkpoint(store)
+    assert len(reported) == 1

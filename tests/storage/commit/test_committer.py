@@ -477,3 +477,13 @@ def test_a_seal_whose_sync_fails_stops_the_store() -> None:
     with pytest.raises(StoreFailed):
         store.ledger(1).append(b"1")
     assert payloads(site.after_power_cut(), 1) == [b"0"]
+
+
+def test_a_group_is_proven_by_one_seal_and_not_by_another_one_after_that() -> None:
+    store = Site().open()
+    engine = Engine(store)
+    for number in range(3):
+        store.ledger(1).append(b"x")
+        for _ in range(2):
+            engine.seal()
+            assert engine.seals == number + 1

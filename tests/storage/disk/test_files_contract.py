@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,6 @@ from storage.errors import AlreadyOpen, StoreLocked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from storage.disk.files import Directory
 
@@ -600,3 +600,13 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(
         PosixDirectory(tmp_path).open("0.log")
     assert caught.value.filename == str(tmp_path / "0.log")
     assert set(os.listdir("/dev/fd")) == before  # noqa: PTH208 - names are wanted, not paths
+
+
+def test_a_lock_that_is_taken_already_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    directory = os.open(tmp_path, os.O_RDONLY)
+    with posix_files.lock_at(directory, "lock"):
+        before = len([*Path("/proc/self/fd").iterdir()])
+        with pytest.raises(StoreLocked):
+            posix_files.lock_at(directory, "lock")
+        assert len([*Path("/proc/self/fd").iterdir()]) == before
+    os.close(directory)

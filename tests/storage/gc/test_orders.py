@@ -16,7 +16,7 @@ from recovery.crashlab import KeepAll, Lasting, LoseAll, Refused, SimulatedDisk,
 from recovery.directory.layout import Layout
 from storage.entry.model import Entry
 from storage.gc.proof import KeptBecause
-from storage.runtime.worker import AT_ONCE
+from storage.runtime.worker import AT_ONCE, Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -431,15 +431,16 @@ def test_a_checkpoint_that_waits_for_space_gives_way_to_a_removal_and_is_made_af
 ) -> None:
     site, store = waiting_for_space(no_room)
     verb = Engine(store).compactor.remove(Engine(store).log_ids[:1])
-    removed = None
+    removed, pauses = None, set[Pause]()
     for _ in range(1000):
         try:
             if next(verb) is None:
-                Engine(store).step_checkpoint()
+                pauses.add(Engine(store).step_checkpoint())
         except StopIteration as end:
             removed = end.value
             break
     assert removed is not None, "it waits for ever"
+    assert pauses <= {AT_ONCE, None}, "and it goes first"
     site.disk.mend()
     site.checkpoint(store)
 

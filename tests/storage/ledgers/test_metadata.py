@@ -17,6 +17,7 @@ from storage.errors import DiskFull, StoreError, StoreFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from storage.index.state import IndexState
     from storage.store import Store
 
 
@@ -134,3 +135,18 @@ def test_a_tombstone_is_purged_by_its_own_number_only() -> None:
     assert purged(1, change[1]) == 1
     assert purged(3, change[3]) == 0  # later numbers go on from the largest
     assert store.stats().tombstones == 2
+
+
+def test_where_no_tombstone_may_be_purged_nothing_is_written() -> None:
+    site = Site()
+    store = site.open()
+    store.ledger(7).append(b"x")
+    store.ledger(7).delete()
+    metadata, done = Engine(store).metadata, len(site.disk.trace)
+
+    def forget(_: object) -> IndexState:
+        pytest.fail("nothing was purged")
+
+    assert metadata.purge({7: 0, 8: 1}, forget) == (0, None)
+    assert len(site.disk.trace) == done
+    assert metadata.of(7).tombstone is not None

@@ -938,3 +938,14 @@ def test_an_id_that_was_added_again_is_counted_once(ids: tuple[int, ...], count:
     for version, entry_id in enumerate(ids):
         entries.put(entry_id, record(1, entry_id, version))
     assert len(entries) == count
+
+
+def test_entries_that_were_truncated_in_the_table_before_are_truncated_in_this_one() -> None:
+    floors = {1: 2}
+    table = Memtable(START, floors)
+    assert (table.size, table.added, len(table)) == (0, 0, 0)
+    table.insert(1, 0, [record(1, one) for one in range(4)])
+    assert [one for one in range(4) if table.get(1, one) is not None] == [2, 3]
+    table.truncate(1, 3)
+    assert floors == {1: 3}
+    assert [list(ids) for ids, _ in runs_of(table, 1)] == [[3]]

@@ -10,6 +10,7 @@ import sys
 import threading
 import traceback
 from array import array
+from collections import Counter
 from contextlib import ExitStack
 from functools import partial
 from random import Random
@@ -26,6 +27,7 @@ from storage.entry.read_result import Damaged, Flaw
 from storage.errors import AlreadyOpen
 from storage.index import state_format
 from storage.index.lmdb import checksum_format, page_checksums
+from storage.index.lmdb import index as index_module
 from storage.index.lmdb.directory import LmdbIndexDirectory
 from storage.index.lmdb.environment import IndexBatch, LmdbEnvironment, LocationRun
 from storage.index.lmdb.index import LmdbChange, LmdbIndex
@@ -1119,3 +1121,20 @@ def test_a_commit_that_may_empty_pages_uses_up_what_is_left_of_them(index: LmdbI
         EMPTYING[name](change)
         change.commit(IndexState(2))
     assert fillers() > 0
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_every_location_is_counted_once_however_large_the_parts_are(
+    index: LmdbIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {0: 3, 1: 25, 2: 4, 3: 10, 7: 11, 8: 1, 20: 30}
+    with index.change() as change:
+        for ledger_id, size in sizes.items():
+            change.put(ledger_id, range(size), [(ledger_id << 32) + 7] * size)
+        change.commit(None)
+    for at_once in (1, 5, 10, 11, 29, 100):
+        monkeypatch.setattr(index_module, "_COUNTED_AT_ONCE", at_once)
+        counts = Counter[int]()
+        for part in index.count_by_log():
+            counts.update(part)
+        assert counts == sizes
