@@ -710,7 +710,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "Neither statement uses what the other changes: to settle a portion does not change its number.",
     ),
     Equivalent(
-        "storage.commit.committer:Committer.proceed:condition.68",
+        "storage.commit.committer:Committer.proceed:condition.71",
         "group.step == OVER → True",
         "A group whose end is repeated has ended already: the second end does nothing.",
     ),
@@ -810,7 +810,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "storage.index.lmdb.environment:_remove_before:condition.10",
-        "removed % _WEIGHT_MAX == 0 → True",
+        "removed % _BETWEEN_YIELDS == 0 → True",
         "How often a commit of the index lets other threads run: it writes the same.",
     ),
     Equivalent(
