@@ -834,4 +834,15 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "copy.close() ↔ quarantine.sync()",
         "The copy is durable before, and closing it has nothing to do with its name.",
     ),
+    Equivalent(
+        "recovery.bookkeeper.merge_metadata:MetadataMerge.rows:number.2",
+        "1 → 2",
+        "Changes of rows are compared, never counted: only their order matters.",
+    ),
+    Equivalent(
+        "recovery.rebuild.entry_log_chain:in_creation_order:number.4",
+        "1 → 2",
+        "Only if the two largest of the gaps between all ids, which are thousands of millions, "
+        "differ by one.",
+    ),
 )

@@ -107,7 +107,9 @@ def shown_at(path: Path) -> dict[int, NaiveLedger]:
 def test_a_bookie_finds_the_same_entries_fences_keys_and_explicit_lacs(path: Path) -> None:
     expected = shown_at(path)
     done = hand_over(path, config=CONFIG)
-    assert done.facts.is_sufficient
+    facts = done.facts
+    assert facts.is_sufficient
+    assert (facts.ledgers, facts.keys, facts.fences, facts.explicit_lacs) == (4, 4, 2, 1)
     bookie = naive_bookie.start(layout_of(path))
     assert bookie.ledgers == expected
     assert [ledger_id for ledger_id, shown in expected.items() if shown.fenced] == [2, 3]
