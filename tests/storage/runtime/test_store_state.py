@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage.errors import ForkedStore, StoreClosed, StoreFailed
-from storage.runtime.store_state import StoreState
+from storage.entry.credentials import Purpose
+from storage.errors import DiskFull, ForkedStore, StoreClosed, StoreFailed
+from storage.runtime.store_state import LowSpace, NoReserve, StoreState
 
 
 def test_a_store_that_has_failed_still_reads_and_names_the_first_error() -> None:
@@ -77,3 +78,38 @@ def test_each_caller_gets_its_own_error_with_the_cause() -> None:
     assert one is not other
     assert isinstance(one, StoreFailed)
     assert one.__cause__ is other.__cause__ is cause
+
+
+def test_the_error_that_stops_a_store_is_logged_at_once_and_only_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store_state = StoreState("data")
+    store_state.fail(OSError("the first"))
+    assert [one.levelname for one in caplog.records] == ["ERROR"]
+    store_state.fail(OSError("the second"))
+    with pytest.raises(StoreFailed):
+        store_state.check_writes()
+    assert len(caplog.records) == 1
+    assert "the first" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("refusal", "refused"),
+    [
+        (None, []),
+        (LowSpace("little"), [Purpose.WRITING]),
+        (NoReserve("none"), [Purpose.WRITING, Purpose.RECOVERING]),
+    ],
+    ids=["nothing", "little space", "no reserve"],
+)
+def test_adds_of_recoveries_are_refused_only_where_the_reserve_is_gone(
+    refusal: LowSpace | NoReserve | None, refused: list[Purpose]
+) -> None:
+    store_state = StoreState("data")
+    store_state.refuse_adds(refusal)
+    for purpose in (Purpose.WRITING, Purpose.RECOVERING):
+        if purpose in refused:
+            with pytest.raises(DiskFull):
+                store_state.check_space(purpose)
+        else:
+            store_state.check_space(purpose)
