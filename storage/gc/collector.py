@@ -339,7 +339,8 @@ class Collector:
             yield from self._move(collection, log_id)
             if collection.unremoved_bytes >= self._config.entry_log_size_max or self._room.is_low:
                 yield from self._remove(collection, collection.emptied, _show_nothing)
-        # What was the last log goes last, because the copies of the others may have begun a later log.
+        # The log that was the last one is moved last, because the copies of the others may have begun a later
+        # one by then.
         if last is not None and not self._must_end(collection):
             yield from self._move(collection, last)
         yield from self._remove(collection, collection.emptied, _show_nothing)

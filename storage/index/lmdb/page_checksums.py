@@ -264,7 +264,9 @@ def verify(directory: Directory, data: ReadFile, current: CurrentMeta) -> PageCh
         return damage
     is_next = known.advance(record)
     assert is_next, "its new pages were not in use, and its released pages were"
-    return PageChecksums(directory, data, known, is_ahead=True)
+    checksums = PageChecksums(directory, data, known)
+    checksums.is_ahead = True
+    return checksums
 
 
 class PageChecksums:
@@ -274,15 +276,8 @@ class PageChecksums:
     because there is one commit at a time: the checkpoint's, or the opening's before any checkpoint.
     """
 
-    def __init__(
-        self,
-        directory: Directory,
-        data: ReadFile,
-        snapshot: PageSnapshot,
-        *,
-        is_ahead: bool = False,
-    ) -> None:
-        self.is_ahead = is_ahead
+    def __init__(self, directory: Directory, data: ReadFile, snapshot: PageSnapshot) -> None:
+        self.is_ahead = False
         """Whether a commit of LMDB has no durable record yet."""
         self._directory = directory
         self._data = data
