@@ -13,6 +13,7 @@ from storage.cluster.client.effects import (
     Recovered,
     RecoveryFailed,
     Send,
+    SendAdds,
     ShowEntry,
     UnderReplicated,
     Wait,
@@ -76,6 +77,13 @@ class ClientProcess:
                 case Send(bookie, request, token):
                     answered = partial(self._happened, machine, machine.answered, token)
                     self.network.call(self, bookie, request, answered)
+                case SendAdds(copies):
+                    for add, sendings in copies:
+                        for sending in sendings:
+                            answered = partial(
+                                self._happened, machine, machine.added, sending, (add.entry_id,)
+                            )
+                            self.network.call(self, sending.bookie, add, answered)
                 case WriteMetadata(metadata, version):
                     written = partial(self._happened, machine, machine.metadata_written)
                     self.metadata.write(self, metadata, version, written)

@@ -73,11 +73,11 @@ CLUSTER_BUGS = (
         WRITER,
         "LedgerWriter._end_change",
         Rewrite(
-            "effects: list[Effect] = [*self._copies.use_ensemble(...)]",
+            "effects: list[Effect] = [SendAdds(self._copies.use_ensemble(...))]",
             "self.state = WriterState.OPEN\n"
             "effects = self._acknowledge()\n"
             "self.state = WriterState.CHANGING\n"
-            "effects += self._copies.use_ensemble(metadata.value.segments[-1].bookies)",
+            "effects.append(SendAdds(self._copies.use_ensemble(metadata.value.segments[-1].bookies)))",
         ),
         "T2",
         "O6",
@@ -89,8 +89,7 @@ CLUSTER_BUGS = (
         "LedgerWriter._changed",
         Rewrite(
             "return metadata.with_ensemble_change(...)",
-            "self._copies.failed = set()\n"
-            "self._copies.bookies = tuple(changed)\n"
+            "self._copies.use_ensemble(changed)\n"
             "return metadata.with_ensemble_change(self.last_confirmed + 1, changed)",
         ),
         "T2",
@@ -102,16 +101,16 @@ CLUSTER_BUGS = (
         "answers-of-earlier-sendings-count",
         "only the answer to the last sending of a copy counts",
         COPIES,
-        "EntriesUnderWay.answered",
-        Replace("entry.sent[token.bookie_index].token != token", "False"),
+        "EntriesUnderWay._stored",
+        Replace("sending in entry.sent", "True"),
         "T2",
     ),
     _bug(
         "displaced-copies-still-count",
         "a copy at a bookie that was replaced does not count any more",
         COPIES,
-        "EntriesUnderWay._send",
-        Drop("entry.stored.discard(index)"),
+        "EntriesUnderWay._send_again",
+        Drop("entry.stored.difference_update(displaced)"),
         "T2",
     ),
     _bug(
@@ -196,15 +195,15 @@ CLUSTER_BUGS = (
         "late-failures-are-not-reported",
         "a writer reports the bookies that lack copies of acknowledged entries",
         COPIES,
-        "EntriesUnderWay._answered_late",
-        Drop("self.lacking.add(bookie)"),
+        "EntriesUnderWay.answered",
+        Drop("self.lacking.add(sending.bookie)"),
         "O6",
     ),
     _bug(
         "copies-that-were-never-sent-are-not-reported",
         "a writer reports the bookies that it has left out",
         COPIES,
-        "EntriesUnderWay.take_complete",
+        "EntriesUnderWay._note_lacking",
         Drop("self.lacking.add(self.bookies[index])"),
         "O6",
     ),

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.cluster.client.deferred_writer import DeferredLedgerWriter
 from storage.cluster.client.distribution import Quorums
-from storage.cluster.client.effects import AddsAcknowledged, NoAnswer, ReadMetadata, Send, Wait, WriteMetadata
+from storage.cluster.client.effects import (
+    AddsAcknowledged,
+    NoAnswer,
+    ReadMetadata,
+    Send,
+    SendAdds,
+    Sending,
+    Token,
+    Wait,
+    WriteMetadata,
+)
 from storage.cluster.client.entries import entry_codec
 from storage.cluster.client.placement import Candidates
-from storage.cluster.client.reader import READ
 from storage.cluster.client.recoverer import LedgerRecoverer
 from storage.cluster.client.tailer import LedgerTailer
 from storage.cluster.client.writer import LedgerWriter, WriterLimits
@@ -45,13 +54,22 @@ def stored(entry_id: int, lac: int = -1, payload: bytes = b"abc", length: int | 
     return ENTRIES.encode(entry_id, lac, 3 * (entry_id + 1) if length is None else length, payload)
 
 
+class SentCopy(NamedTuple):
+    """One copy of an entry, which a bookie has not answered."""
+
+    bookie: str
+    request: AddEntry
+    token: Token
+    sending: Sending
+
+
 class PlayedMachine:
     """A machine, the requests that it has sent, and the metadata of its ledger."""
 
     def __init__(self, machine: LedgerMachine, node: Versioned[ClusterLedgerMetadata]) -> None:
         self._machine = machine
         self.node = node
-        self.sends: list[Send] = []
+        self.sends: list[Send | SentCopy] = []
         """Requests that are not answered yet."""
         self.writes: list[WriteMetadata] = []
         self.reads = 0
@@ -63,15 +81,18 @@ class PlayedMachine:
 
     # ── bookies ───────────────────────────────────────────────────────────────────────────────────────
 
-    def answer_send(self, send: Send, answer: BookieAnswer) -> None:
+    def answer_send(self, send: Send | SentCopy, answer: BookieAnswer) -> None:
         self.sends.remove(send)
-        self._take(self._machine.answered(send.token, answer))
+        if isinstance(send, SentCopy):
+            self._take(self._machine.added(send.sending, [send.token.entry_id], answer))
+        else:
+            self._take(self._machine.answered(send.token, answer))
 
-    def _copy(self, entry_id: int, bookie: str) -> Send:
+    def _copy(self, entry_id: int, bookie: str) -> SentCopy:
         return next(
             one
             for one in self.sends
-            if isinstance(one.request, AddEntry) and (one.token.entry_id, one.bookie) == (entry_id, bookie)
+            if isinstance(one, SentCopy) and (one.token.entry_id, one.bookie) == (entry_id, bookie)
         )
 
     def answer(self, entry_id: int, bookie: str, code: Code = Code.OK) -> None:
@@ -90,8 +111,7 @@ class PlayedMachine:
         send = next(
             one
             for one in self.sends
-            if not isinstance(one.request, AddEntry)
-            and (one.token.entry_id, one.bookie) == (entry_id, bookie)
+            if not isinstance(one, SentCopy) and (one.token.entry_id, one.bookie) == (entry_id, bookie)
         )
         self.answer_send(send, FoundEntry(answer, entry_id) if isinstance(answer, bytes) else answer)
 
@@ -141,7 +161,7 @@ class PlayedMachine:
     @property
     def adding(self) -> list[tuple[int, str]]:
         """The same for copies only."""
-        return sorted((one.token.entry_id, one.bookie) for one in self.sends if one.token.sending != READ)
+        return sorted((one.token.entry_id, one.bookie) for one in self.sends if isinstance(one, SentCopy))
 
     @property
     def segments(self) -> list[tuple[int, tuple[str, ...]]]:
@@ -154,6 +174,12 @@ class PlayedMachine:
             match effect:
                 case Send():
                     self.sends.append(effect)
+                case SendAdds(copies):
+                    self.sends += [
+                        SentCopy(one.bookie, add, Token(add.entry_id, one.bookie_index, 1), one)
+                        for add, sendings in copies
+                        for one in sendings
+                    ]
                 case WriteMetadata():
                     self.writes.append(effect)
                 case ReadMetadata():

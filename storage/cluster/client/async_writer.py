@@ -22,7 +22,7 @@ from storage.cluster.client.writer import WriterState
 from storage.cluster.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from storage.cluster.client.cluster import AsyncCluster
     from storage.cluster.client.effects import Effect
@@ -43,8 +43,11 @@ class AsyncLedgerWriter:
         self._driver.report = self._report
         self._driver.performed = self._wake_for_room
         self._loop = asyncio.get_running_loop()
-        self._adds: dict[int, asyncio.Future[int]] = {}
-        """By entry id: the adds that are not reported yet."""
+        self._adds: deque[asyncio.Future[int]] = deque()
+        """The adds under way, in the order of their ids."""
+        self._unsent: list[tuple[bytes, asyncio.Future[int]]] = []
+        """The payloads that are sent together at the end of this pass of the loop, and their adds."""
+        self._unsent_size = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Callers that wait for room, or for the adds under way."""
         self._closed: asyncio.Future[Versioned[ClusterLedgerMetadata]] = self._driver.future()
@@ -87,14 +90,34 @@ class AsyncLedgerWriter:
 
     async def submit(self, payload: bytes) -> asyncio.Future[int]:
         """Add an entry, and return a future of its id. Wait only while too much is in flight."""
-        while not self._machine.has_room():
+        while not self._machine.has_room(len(self._unsent), self._unsent_size):
             await self._wait()
-        effects = self._machine.add([payload])
-        entry_id = self._machine.last_pushed
-        added = self._adds[entry_id] = self._loop.create_future()
-        added.add_done_callback(mark_retrieved)
-        self._driver.perform(effects)
+        self._machine.check(payload)
+        if not self._unsent:
+            self._cluster.write_soon(self._send)
+        added: asyncio.Future[int] = self._loop.create_future()
+        self._unsent.append((payload, added))
+        self._unsent_size += len(payload)
         return added
+
+    def _send(self) -> None:
+        """Send what was submitted in this pass of the loop."""
+        unsent, self._unsent, self._unsent_size = self._unsent, [], 0
+        adds = [add for _, add in unsent]
+        try:
+            effects = self._machine.add([payload for payload, _ in unsent])
+        except ClusterError as error:
+            self._refuse(adds, error)
+        else:
+            self._adds += adds
+            self._driver.perform(effects)
+
+    def _refuse(self, adds: Iterable[asyncio.Future[int]], error: ClusterError) -> None:
+        for add in adds:
+            # Each caller gets an error of its own, because a raised error keeps its traceback.
+            refuse(add, type(error)(*error.args))
+            mark_retrieved(add)
+        self._wake()
 
     async def force(self) -> int:
         """Make durable what is acknowledged now, and return the last add confirmed.
@@ -116,7 +139,10 @@ class AsyncLedgerWriter:
 
         Raise if another client has taken the ledger over.
         """
-        while self._adds and self._machine.state in (WriterState.OPEN, WriterState.CHANGING):
+        while (self._adds or self._unsent) and self._machine.state in (
+            WriterState.OPEN,
+            WriterState.CHANGING,
+        ):
             await self._wait()
         self._driver.perform(self._machine.close())
         return (await asyncio.shield(self._closed)).value
@@ -135,6 +161,7 @@ class AsyncLedgerWriter:
     def abandon(self) -> None:
         """Fail all calls, because the client is closed."""
         self._driver.perform(self._machine.abandon())
+        self._send()
 
     def connection_lost(self, bookie: str) -> None:
         """Note that a bookie may have been restarted."""
@@ -177,25 +204,21 @@ class AsyncLedgerWriter:
         await waiting
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for one in waiting:
-            settle(one, None)
+        while self._waiting:
+            settle(self._waiting.popleft(), None)
 
     def _wake_for_room(self) -> None:
-        if self._waiting and self._machine.has_room():
+        if self._waiting and self._machine.has_room(len(self._unsent), self._unsent_size):
             self._wake()
 
     def _report(self, effect: Effect) -> None:
         match effect:
             case AddsAcknowledged(first, last):
                 for entry_id in range(first, last + 1):
-                    settle(self._adds.pop(entry_id), entry_id)
+                    settle(self._adds.popleft(), entry_id)
                 self._wake()
             case AddsFailed(first, last, error):
-                for entry_id in range(first, last + 1):
-                    # Each caller gets an error of its own, because a raised error keeps its traceback.
-                    refuse(self._adds.pop(entry_id), type(error)(*error.args))
-                self._wake()
+                self._refuse([self._adds.popleft() for _ in range(first, last + 1)], error)
             case EntriesForced(last):
                 self._end_forces(last, None)
             case ForceFailed(last, error):

@@ -47,16 +47,24 @@ from storage.cluster.metadata.znodes import Gone, Unchanged, Unknown
 from storage.entry.model import NO_ENTRY, DigestType
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 
+    from storage.cluster.client.add_calls import AddsAnswered
     from storage.cluster.client.distribution import Quorums
-    from storage.cluster.client.effects import BookieAnswer, Effect, MetadataRead, MetadataWritten
+    from storage.cluster.client.effects import (
+        BookieAnswer,
+        Effect,
+        MetadataRead,
+        MetadataWritten,
+        Sending,
+    )
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.client.writer import WriterLimits
     from storage.cluster.metadata.paths import LedgerTree
     from storage.cluster.metadata.registration import Bookies, Endpoint
     from storage.cluster.metadata.update import Versioned
     from storage.cluster.metadata.znodes import Znodes
+    from storage.cluster.wire.messages import AddEntry
 
 _T = TypeVar("_T")
 
@@ -211,6 +219,12 @@ class AsyncCluster:
 
     def call(self, send: Send, answered: Callable[[BookieAnswer], None]) -> None:
         self._connections.call(send.bookie, send.request, answered)
+
+    def add(self, copies: Sequence[tuple[AddEntry, Sequence[Sending]]], answered: AddsAnswered) -> None:
+        self._connections.add(copies, answered)
+
+    def write_soon(self, write: Callable[[], None]) -> None:
+        self._connections.write_soon(write)
 
     async def write_metadata(self, ledger_id: int, write: WriteMetadata) -> MetadataWritten:
         path = self._paths.path_of(ledger_id)

@@ -16,25 +16,27 @@ import asyncio
 import enum
 import logging
 import socket
-from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.cluster.client.add_calls import AddBatch, AddCalls, queues_of, tell
 from storage.cluster.client.effects import NoAnswer
 from storage.cluster.client.opening import TlsFailed, open_plain, open_secure
 from storage.cluster.client.v2_calls import V2Calls, is_in_v2
 from storage.cluster.wire import frames, v3
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import BatchRead, LongPoll, Protocol
+from storage.cluster.wire.messages import BatchRead, LongPoll, OperationCode, Protocol
 from storage.cluster.wire.protobuf import Malformed
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from storage.cluster.client.effects import BookieAnswer
+    from storage.cluster.client.add_calls import AddsAnswered, CopyQueue
+    from storage.cluster.client.effects import BookieAnswer, Sending
     from storage.cluster.metadata.registration import Endpoint
-    from storage.cluster.wire.messages import Request
+    from storage.cluster.wire.messages import AddEntry, Request
 
 _LOG = logging.getLogger("ledgerstore.client")
 
@@ -102,51 +104,53 @@ class BookieLink(asyncio.Protocol):
         self._no_attempt_before = 0.0
         self._out: list[bytes] = []
         """Frames that are not written yet."""
-        self._is_flush_planned = False
         self._received = b""
         self._is_silent = True
         """Whether nothing has come on this connection."""
-        self._number = 0
+        self._adds = AddCalls()
         self._calls: dict[int, _BookieCall] = {}
-        """By the transaction id: the calls that have not ended."""
-        self._due: deque[int] = deque()
-        """The ids of calls with the usual time-out, in the order of their deadlines."""
-        self._polls: set[int] = set()
-        """The ids of long polls, which have deadlines of their own."""
+        """By the transaction id: the other calls that have not ended."""
         self._timer: asyncio.TimerHandle | None = None
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def call(self, request: Request, answered: Callable[[BookieAnswer], None]) -> None:
+    def call(self, request: Request, number: int, answered: Callable[[BookieAnswer], None]) -> None:
         """Send a request. `answered` is called once, and never before this returns."""
-        now = self._loop.time()
-        if self._transport is None and self._opening is None:
-            if now < self._no_attempt_before:
-                self._loop.call_soon(answered, NoAnswer("no connection"))
-                return
-            self._opening = self._loop.create_task(self._open())
-        self._number += 1
+        if not self._begin():
+            self._loop.call_soon(answered, NoAnswer("no connection"))
+            return
         wait_s = (request.timeout_ms or 0) / 1000 if isinstance(request, LongPoll) else 0.0
-        self._calls[self._number] = _BookieCall(answered, now + wait_s + self._limits.call_timeout_s)
-        if wait_s:
-            self._polls.add(self._number)
-        else:
-            self._due.append(self._number)
+        self._calls[number] = _BookieCall(answered, self._loop.time() + wait_s + self._limits.call_timeout_s)
         v2 = self._v2
-        number = self._number
         self._out.append(v3.encode_request(request, number) if v2 is None else v2.encode(request, number))
-        if not self._is_flush_planned and self._transport is not None:
-            self._is_flush_planned = True
-            self._loop.call_soon(self._flush)
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._limits.call_timeout_s / 4, self._check_deadlines)
 
     def has_ids_of(self, request: Request) -> bool:
         """Return whether the answer to this request could be taken for that of another call."""
         return self._v2 is not None and self._v2.has_ids_of(request)
 
-    def _flush(self) -> None:
-        self._is_flush_planned = False
+    def add(self, queue: CopyQueue) -> None:
+        """Send copies of entries. Each has one answer, and never before this returns."""
+        if not self._begin():
+            self._loop.call_soon(tell, queue.calls.values(), NoAnswer("no connection"))
+            return
+        self._adds.begin(queue.calls)
+        self._out += queue.frames
+
+    def _begin(self) -> bool:
+        """See to it that what is sent now is written and has a time-out. Return whether it can be sent."""
+        if self._transport is None:
+            if self._opening is None:
+                if self._loop.time() < self._no_attempt_before:
+                    return False
+                self._opening = self._loop.create_task(self._open())
+        elif not self._out:
+            self._connections.write_soon(self.flush)
+        if self._timer is None:
+            self._timer = self._check_later()
+        return True
+
+    def flush(self) -> None:
+        """Write what is not written yet."""
         if self._transport is not None and self._out:
             self._transport.write(b"".join(self._out))
             self._out.clear()
@@ -154,24 +158,21 @@ class BookieLink(asyncio.Protocol):
     def _end(self, number: int, answer: BookieAnswer) -> None:
         call = self._calls.pop(number, None)
         if call is not None:
-            self._polls.discard(number)
             call.answered(answer)
 
     def _check_deadlines(self) -> None:
-        self._timer = None
-        now, late = self._loop.time(), []
-        while self._due and ((call := self._calls.get(self._due[0])) is None or call.deadline <= now):
-            late.append(self._due.popleft())
-        late += [number for number in self._polls if self._calls[number].deadline <= now]
+        now, timed_out = self._loop.time(), NoAnswer("timed out")
+        late = [number for number, call in self._calls.items() if call.deadline <= now]
         for number in late:
-            if number in self._calls:
-                self._connections.note_failure(self.bookie)
-            self._end(number, NoAnswer("timed out"))
+            self._end(number, timed_out)
+        if self._adds.end_late(now, timed_out) or late:
+            self._connections.note_failure(self.bookie)
         if self._v2 is not None and len(self._v2) - len(self._calls) > _ENDED_V2_CALLS_MAX:
             self._refuse("it leaves too many requests without an answer")
-        # A call that came after one of these has set the timer already.
-        if self._calls and self._timer is None:
-            self._timer = self._loop.call_later(self._limits.call_timeout_s / 4, self._check_deadlines)
+        self._timer = self._check_later() if self._calls or self._adds else None
+
+    def _check_later(self) -> asyncio.TimerHandle:
+        return self._loop.call_later(min(1.0, self._limits.call_timeout_s / 4), self._check_deadlines)
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────
 
@@ -191,7 +192,7 @@ class BookieLink(asyncio.Protocol):
             self._fail(f"no connection: {error}")
         else:
             self._opening = None
-            self._flush()
+            self.flush()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -216,14 +217,16 @@ class BookieLink(asyncio.Protocol):
         data = self._received + data if self._received else data
         found = frames.split(data, self._limits.frame_size_max)
         self._received = data[found.consumed :]
-        for body in found.bodies:
+        for body in self._adds.end_stored(found.bodies):
             answer = v3.decode_answer(body) if self._v2 is None else self._v2.decode(body)
             if isinstance(answer, Malformed):
                 self._refuse(answer.reason)
                 return
             if answer.code in _FAILURES:
                 self._connections.note_failure(self.bookie)
-            self._end(answer.number, answer.answer)
+            is_add = answer.operation == OperationCode.ADD_ENTRY
+            if not (is_add and self._adds.end(answer.number, answer.answer)):
+                self._end(answer.number, answer.answer)
         if found.flaw is not None:
             self._refuse(found.flaw)
 
@@ -238,15 +241,18 @@ class BookieLink(asyncio.Protocol):
         if self._v2 is not None:
             self._v2.clear()
         self._out.clear()
-        self._due.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        calls, adds, no_answer = self._calls, self._adds, NoAnswer(reason)
+        # The end of a call may bring another one, which does not end with these.
+        self._calls, self._adds = {}, AddCalls()
         # Bookies that do not know batch reads close the connection. They are good for everything else.
-        if self._calls and self._lane is not Lane.BATCH:
+        if (calls or adds) and self._lane is not Lane.BATCH:
             self._connections.note_failure(self.bookie)
-        for number in list(self._calls):
-            self._end(number, NoAnswer(reason))
+        for call in calls.values():
+            call.answered(no_answer)
+        adds.end_all(no_answer)
 
     async def close(self) -> None:
         """Close the connection and end all calls."""
@@ -286,6 +292,10 @@ class Connections:
         self.loop = asyncio.get_running_loop()
         self._links: tuple[dict[str, BookieLink], ...] = tuple({} for _ in Lane)
         """By lane and bookie."""
+        self._to_write: list[Callable[[], None]] = []
+        """Called at the end of this pass of the loop: writers send, and then connections are written."""
+        self._number = 0
+        """The transaction id of the last request to any bookie."""
         self._failures: dict[str, float] = {}
         """By bookie: when it has failed last."""
         self._is_closed = False
@@ -296,11 +306,39 @@ class Connections:
             # The end of a call may bring another one, as when a read asks the next bookie.
             self.loop.call_soon(answered, NoAnswer(_CLOSED))
             return
+        self._number += 1
         lane = self._lane_of(request)
         link = self._link(bookie, lane)
         if lane is Lane.V2 and link.has_ids_of(request):
             link = self._link(bookie, Lane.V3)
-        link.call(request, answered)
+        link.call(request, self._number, answered)
+
+    def add(self, copies: Sequence[tuple[AddEntry, Sequence[Sending]]], answered: AddsAnswered) -> None:
+        """Send copies of entries. Each of them is answered once, and never before this returns."""
+        if self._protocol is Protocol.V2:
+            for request, sendings in copies:
+                for sending in sendings:
+                    self.call(sending.bookie, request, partial(answered, sending, (request.entry_id,)))
+            return
+        batch = AddBatch(answered, self.loop.time() + self.limits.call_timeout_s)
+        queues = queues_of(copies, batch, self._number + 1)
+        self._number += len(copies)
+        for sending, queue in queues.items():
+            if self._is_closed:
+                self.loop.call_soon(tell, queue.calls.values(), NoAnswer(_CLOSED))
+            else:
+                self._link(sending.bookie, Lane.V3).add(queue)
+
+    def write_soon(self, write: Callable[[], None]) -> None:
+        """Call this before the loop waits for anything, after what was to be called earlier."""
+        if not self._to_write:
+            self.loop.call_soon(self._write)
+        self._to_write.append(write)
+
+    def _write(self) -> None:
+        for write in self._to_write:  # which grows by the connections for which a writer has entries
+            write()
+        self._to_write.clear()
 
     def _lane_of(self, request: Request) -> Lane:
         if type(request) is BatchRead:

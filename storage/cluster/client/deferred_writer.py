@@ -149,8 +149,6 @@ class DeferredLedgerWriter(LedgerWriter):
         ]
 
     def answered(self, token: Token, answer: BookieAnswer) -> list[Effect]:
-        if token.entry_id != NO_ENTRY:
-            return super().answered(token, answer)
         force = self._force
         if force is None or token.sending != force.number or self.state is WriterState.LOST:
             return []

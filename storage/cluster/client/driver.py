@@ -6,13 +6,13 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from storage.cluster.client.effects import ReadMetadata, Send, Wait, WriteMetadata
+from storage.cluster.client.effects import ReadMetadata, Send, SendAdds, Wait, WriteMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from storage.cluster.client.cluster import AsyncCluster
-    from storage.cluster.client.effects import BookieAnswer, Effect, LedgerMachine, Token
+    from storage.cluster.client.effects import BookieAnswer, Effect, LedgerMachine, Sending, Token
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.cluster.metadata.update import Versioned
 
@@ -42,6 +42,8 @@ class MachineDriver:
             match effect:
                 case Send(_, _, token):
                     self._cluster.call(effect, partial(self._answered, token))
+                case SendAdds(copies):
+                    self._cluster.add(copies, self._added)
                 case WriteMetadata():
                     self._cluster.run(self._write(effect))
                 case ReadMetadata():
@@ -68,6 +70,9 @@ class MachineDriver:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+
+    def _added(self, sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> None:
+        self.perform(self._machine.added(sending, entry_ids, answer))
 
     async def _write(self, write: WriteMetadata) -> None:
         answer = await self._cluster.write_metadata(self._ledger_id, write)

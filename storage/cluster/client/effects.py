@@ -3,6 +3,7 @@
 Each effect but a report has exactly one answer, which is an event of the machine:
 
     Send            answered(token, answer)     the bookie's answer, or `NoAnswer`
+    SendAdds        added(sending, ids, answer) the same for each copy; equal answers may come together
     WriteMetadata   metadata_written(answer)    compare-and-set, as the port to ZooKeeper answers it
     ReadMetadata    metadata_read(answer)       the newest metadata: after a sync, because the answer decides
     Wait            waited()
@@ -21,18 +22,32 @@ from storage.cluster.metadata.znodes import Conflict, Gone, Unknown, Written
 from storage.cluster.wire import messages
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from storage.cluster.errors import ClusterError
     from storage.entry.model import Entry
 
 
 class Token(NamedTuple):
-    """Which request an answer belongs to."""
+    """Which read an answer belongs to."""
 
     entry_id: int
     bookie_index: int
     """The index in the ensemble of the bookie that was asked."""
     sending: int
-    """A number that no other copy has, because a copy may be sent again; 0 for a read, which is sent once."""
+    """A number that tells polls of one entry from each other; 0 for a read, which is sent once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sending:
+    """A bookie at its index of the ensemble, as long as it stays there.
+
+    The copies of many entries belong to one sending. After changes from A to D and back to A, the copies that
+    A gets belong to another sending than those before. So sendings are compared by identity.
+    """
+
+    bookie: str
+    bookie_index: int
 
 
 class NoAnswer(NamedTuple):
@@ -56,6 +71,13 @@ class Send(NamedTuple):
     bookie: str
     request: messages.Request
     token: Token
+
+
+class SendAdds(NamedTuple):
+    """Send entries to bookies."""
+
+    copies: Sequence[tuple[messages.AddEntry, Sequence[Sending]]]
+    """Each entry, and to which bookies."""
 
 
 class WriteMetadata(NamedTuple):
@@ -151,6 +173,7 @@ class FollowEnded:
 
 Effect = (
     Send
+    | SendAdds
     | WriteMetadata
     | ReadMetadata
     | Wait
@@ -172,6 +195,7 @@ class LedgerMachine(Protocol):
     """A state machine: it takes the answers to its effects, and returns further effects."""
 
     def answered(self, token: Token, answer: BookieAnswer) -> list[Effect]: ...
+    def added(self, sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> list[Effect]: ...
     def metadata_written(self, answer: MetadataWritten) -> list[Effect]: ...
     def metadata_read(self, answer: MetadataRead) -> list[Effect]: ...
     def waited(self) -> list[Effect]: ...

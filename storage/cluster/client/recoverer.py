@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from storage.cluster.client.copies import CopyResult, EntriesUnderWay
 from storage.cluster.client.distribution import quorums_of
-from storage.cluster.client.effects import Recovered, RecoveryFailed, Send, Token
+from storage.cluster.client.effects import Recovered, RecoveryFailed, Send, SendAdds, Token
 from storage.cluster.client.metadata_change import MetadataChange
 from storage.cluster.client.placement import not_enough, replace_bookies
 from storage.cluster.client.reader import READ, EntryRead, NotThere, reason_of
@@ -57,7 +57,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from storage.cluster.client.distribution import Quorums
-    from storage.cluster.client.effects import BookieAnswer, Effect, MetadataRead, MetadataWritten
+    from storage.cluster.client.effects import (
+        BookieAnswer,
+        Effect,
+        MetadataRead,
+        MetadataWritten,
+        Sending,
+    )
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.client.placement import Candidates
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
@@ -171,8 +177,6 @@ class LedgerRecoverer:
         return self._proceed(self._change.begin(self._metadata))
 
     def answered(self, token: Token, answer: BookieAnswer) -> list[Effect]:
-        if token.sending != READ:
-            return self._added(token, answer)
         match self.state:
             case RecovererState.FENCING if token.entry_id == LAST_ENTRY:
                 return self._fence_answered(token.bookie_index, answer)
@@ -254,11 +258,11 @@ class LedgerRecoverer:
         data = self._entries.encoded_again(entry, self._base)
         key, ledger_id = self._entries.master_key, self._entries.ledger_id
         request = AddEntry(ledger_id, entry.entry_id, key, data, _RECOVERING, b"")
-        effects: list[Effect] = [*self._copies.add(request, entry.length)]
+        effects: list[Effect] = [SendAdds([self._copies.add(request, entry.length)])]
         return effects + self._replace_failed() if self._copies.failed else effects
 
-    def _added(self, token: Token, answer: BookieAnswer) -> list[Effect]:
-        result = self._copies.answered(token, answer)
+    def added(self, sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> list[Effect]:
+        result = self._copies.answered(sending, entry_ids, answer)
         if self.state is not RecovererState.READING:
             return []
         if result is CopyResult.UNAUTHORIZED:
@@ -286,7 +290,7 @@ class LedgerRecoverer:
             return self._fail(EnsembleChangesExhausted(self._entries.ledger_id, self._changes))
         changed = tuple(others.get(index, bookie) for index, bookie in enumerate(bookies))
         self._ensembles.append((self._last + 1, changed))
-        return [*self._copies.use_ensemble(changed)]
+        return [SendAdds(self._copies.use_ensemble(changed))]
 
     # ── the close ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -35,7 +35,15 @@ from storage.cluster.wire.messages import LAST_ENTRY, FoundEntry, LongPoll
 from storage.entry.model import NO_ENTRY, Entry
 
 if TYPE_CHECKING:
-    from storage.cluster.client.effects import BookieAnswer, Effect, MetadataRead, MetadataWritten
+    from collections.abc import Sequence
+
+    from storage.cluster.client.effects import (
+        BookieAnswer,
+        Effect,
+        MetadataRead,
+        MetadataWritten,
+        Sending,
+    )
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
 
@@ -223,6 +231,9 @@ class LedgerTailer:
         if isinstance(answer, Versioned) and answer.version > self._metadata.version:
             self._metadata = answer
         return self._go_on()
+
+    def added(self, sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> list[Effect]:
+        raise AssertionError((sending, entry_ids, answer))
 
     def metadata_written(self, answer: MetadataWritten) -> list[Effect]:
         raise AssertionError(answer)

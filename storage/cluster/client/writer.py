@@ -30,6 +30,7 @@ from storage.cluster.client.effects import (
     AddsAcknowledged,
     AddsFailed,
     Send,
+    SendAdds,
     Token,
     UnderReplicated,
     Wait,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         Effect,
         MetadataRead,
         MetadataWritten,
+        Sending,
     )
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.client.placement import Candidates
@@ -168,22 +170,29 @@ class LedgerWriter:
 
     # ── adding ────────────────────────────────────────────────────────────────────────────────────────
 
-    def has_room(self) -> bool:
-        """Return whether entries should be added now. The limits bound the memory of what is under way."""
+    def has_room(self, more_entries: int = 0, more_bytes: int = 0) -> bool:
+        """Return whether entries should be added now. The limits bound the memory of what is under way.
+
+        The bound is for what is under way and so much more.
+        """
         in_flight = len(self._copies.pending) + len(self._copies.unanswered) // self._quorums.write
         return (
-            in_flight < self.limits.entries_in_flight_max
-            and self.bytes_in_flight < self.limits.bytes_in_flight_max
+            in_flight + more_entries < self.limits.entries_in_flight_max
+            and self.bytes_in_flight + more_bytes < self.limits.bytes_in_flight_max
         )
+
+    def check(self, payload: bytes) -> None:
+        """Raise if the writer has ended, or this is too large for an entry."""
+        if self._end is not None:
+            raise self._end
+        if self._overhead + len(payload) > self.limits.entry_size_max:
+            raise EntryTooLarge(self._overhead + len(payload), self.limits.entry_size_max)
 
     def add(self, payloads: Sequence[bytes]) -> list[Effect]:
         """Add entries. Their ids follow `last_pushed`. Raise if the writer has ended or one is too large."""
-        if self._end is not None:
-            raise self._end
         for payload in payloads:
-            if self._overhead + len(payload) > self.limits.entry_size_max:
-                raise EntryTooLarge(self._overhead + len(payload), self.limits.entry_size_max)
-        effects: list[Effect] = []
+            self.check(payload)
+        copies = []
         for payload in payloads:
             self.last_pushed += 1
             self.length += len(payload)
@@ -192,14 +201,15 @@ class LedgerWriter:
             request = AddEntry(
                 self._entries.ledger_id, self.last_pushed, self._entries.master_key, data, self.options, b""
             )
-            effects += self._copies.add(request, self.length)
+            copies.append(self._copies.add(request, self.length))
+        effects: list[Effect] = [SendAdds(copies)]
         # A bookie that has failed after the last acknowledgement is replaced before anything depends on it.
         if self._copies.failed and self._is_change_needed():
             effects += self._begin_change()
         return effects
 
-    def answered(self, token: Token, answer: BookieAnswer) -> list[Effect]:
-        match self._copies.answered(token, answer):
+    def added(self, sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> list[Effect]:
+        match self._copies.answered(sending, entry_ids, answer):
             case CopyResult.STORED:
                 return self._acknowledge()
             case CopyResult.STALE:
@@ -226,6 +236,10 @@ class LedgerWriter:
         self.bytes_in_flight -= sum(len(entry.request.entry) for entry in complete)
         self._changes = 0
         return [AddsAcknowledged(first, self.last_confirmed)]
+
+    def answered(self, token: Token, answer: BookieAnswer) -> list[Effect]:  # noqa: ARG002 - for forces
+        """Take the answer to what a bookie was told, which changes nothing."""
+        return []
 
     # ── what time brings ──────────────────────────────────────────────────────────────────────────────
 
@@ -312,7 +326,9 @@ class LedgerWriter:
             case Versioned() as metadata:
                 self._changes += metadata is not self.metadata
                 self.metadata = metadata
-                effects: list[Effect] = [*self._copies.use_ensemble(metadata.value.segments[-1].bookies)]
+                effects: list[Effect] = [
+                    SendAdds(self._copies.use_ensemble(metadata.value.segments[-1].bookies))
+                ]
                 if self._changes > self.limits.ensemble_changes_max:
                     error = EnsembleChangesExhausted(self._entries.ledger_id, self._changes)
                     return effects + self._begin_close(error)

@@ -137,6 +137,10 @@ def encode_varint(value: int) -> bytes:
     """Return the varint of a number; a negative one is taken modulo 2^64, which makes ten bytes."""
     if 0 <= value < 0x80:
         return value.to_bytes()
+    if 0 < value < 1 << 21:
+        # Most numbers are as small as this, and a loop takes three times as long.
+        low, middle, high = value & 0x7F | 0x80, value >> 7 & 0x7F, value >> 14
+        return bytes((low, middle | 0x80, high)) if high else bytes((low, middle))
     value &= _MASK
     out = bytearray()
     while value >= 0x80:

@@ -16,7 +16,9 @@ from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import CodeAnswer
 
 if TYPE_CHECKING:
-    from storage.cluster.client.effects import BookieAnswer, Token
+    from collections.abc import Sequence
+
+    from storage.cluster.client.effects import BookieAnswer, Sending
 
 
 @pytest.fixture
@@ -24,12 +26,15 @@ def every_answer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an answer count although its copy was sent to another bookie since."""
     answered = EntriesUnderWay.answered
 
-    def changed(self: EntriesUnderWay, token: Token, answer: BookieAnswer) -> CopyResult:
-        entry = self.pending.get(token.entry_id)
-        if entry is not None and answer == CodeAnswer(Code.OK):
-            entry.stored.add(token.bookie_index)
+    def changed(
+        self: EntriesUnderWay, sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer
+    ) -> CopyResult:
+        entries = [self.pending[one] for one in entry_ids if one in self.pending]
+        if entries and answer == CodeAnswer(Code.OK):
+            for entry in entries:
+                entry.stored.add(sending)
             return CopyResult.STORED
-        return answered(self, token, answer)
+        return answered(self, sending, entry_ids, answer)
 
     monkeypatch.setattr(EntriesUnderWay, "answered", changed)
 

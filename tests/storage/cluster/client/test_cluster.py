@@ -68,6 +68,19 @@ def test_entries_are_acknowledged_closed_and_read(tmp_path: Path) -> None:
     run_with_cluster(tmp_path, 3, steps)
 
 
+def test_a_submit_waits_while_too_many_entries_are_under_way(tmp_path: Path) -> None:
+    async def steps(running: RunningCluster) -> None:
+        async with running.client() as cluster:
+            writer = await cluster.create(THREE, limits=WriterLimits(entries_in_flight_max=2))
+            adds = []
+            for number in range(5):
+                adds.append(await writer.submit(b"%d" % number))
+                assert sum(not add.done() for add in adds) <= 2
+            assert await asyncio.gather(*adds) == list(range(5))
+
+    run_with_cluster(tmp_path, 3, steps)
+
+
 def test_hundreds_of_entries_in_flight_are_acknowledged_in_order(tmp_path: Path) -> None:
     async def steps(running: RunningCluster) -> None:
         async with running.client() as cluster:

@@ -9,11 +9,13 @@ import pytest
 from played_peer import played_peer
 
 from storage.cluster.client.connections import BookieLink, CallLimits, ConnectionOptions, Connections
-from storage.cluster.client.effects import NoAnswer
+from storage.cluster.client.effects import NoAnswer, Sending
 from storage.cluster.metadata.registration import Endpoint
 from storage.cluster.wire import frames, v3
 from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import (
+    AddEntry,
+    AddOptions,
     BatchRead,
     CodeAnswer,
     FoundEntry,
@@ -25,7 +27,7 @@ from storage.cluster.wire.messages import (
 from storage.cluster.wire.protobuf import encode_varint
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from storage.cluster.client.effects import BookieAnswer
     from storage.cluster.wire.messages import Request
@@ -143,6 +145,62 @@ def test_an_answer_that_comes_twice_counts_once() -> None:
         assert calls.ended == [FOUND, FOUND]
 
     with_peer(lambda incoming: [v3.encode_answer(incoming, FOUND)] * 3, steps)
+
+
+def test_every_copy_has_one_answer_also_of_a_bookie_that_takes_only_some() -> None:
+    codes = {0: Code.OK, 1: Code.IO_ERROR, 2: Code.OK}
+
+    def peer(incoming: Incoming) -> list[bytes]:
+        assert isinstance(incoming.request, AddEntry)
+        return [v3.encode_answer(incoming, CodeAnswer(codes[incoming.request.entry_id]))] * 2
+
+    async def steps(calls: Calls) -> None:
+        told: dict[int, BookieAnswer] = {}
+        done = asyncio.Event()
+
+        def answered(sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> None:
+            assert sending is b1
+            for entry_id in entry_ids:
+                assert entry_id not in told
+                told[entry_id] = answer
+            if len(told) == len(codes):
+                done.set()
+
+        b1 = Sending("b1", 0)
+        adds = [AddEntry(7, one, bytes(20), b"entry", AddOptions(), b"") for one in codes]
+        calls.connections.add([(one, (b1,)) for one in adds], answered)
+        assert told == {}, "a call never ends before it returns"
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
+        assert told == {entry_id: CodeAnswer(code) for entry_id, code in codes.items()}
+        assert calls.connections.failed_lately() == {"b1"}
+
+        told.clear()
+        done.clear()
+        await calls.connections.close()
+        calls.connections.add([(one, (b1,)) for one in adds], answered)
+        assert told == {}, "a call never ends before it returns"
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
+        assert set(told.values()) == {NoAnswer("the client is closed")}
+
+    with_peer(peer, steps)
+
+
+def test_copies_end_with_their_time_and_with_their_connection() -> None:
+    async def steps(calls: Calls) -> None:
+        told: asyncio.Queue[BookieAnswer] = asyncio.Queue()
+
+        def answered(_: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> None:
+            assert list(entry_ids) == [0]
+            told.put_nowait(answer)
+
+        copies = [(AddEntry(7, 0, bytes(20), b"entry", AddOptions(), b""), (Sending("b1", 0),))]
+        calls.connections.add(copies, answered)
+        assert await asyncio.wait_for(told.get(), PATIENCE_S) == NoAnswer("timed out")
+        calls.connections.add(copies, answered)
+        await calls.connections.close()
+        assert await asyncio.wait_for(told.get(), PATIENCE_S) == NoAnswer("the client is closed")
+
+    with_peer(lambda _: [], steps, CallLimits(call_timeout_s=0.2))
 
 
 def unknown_status(incoming: Incoming) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 from played_machines import ENTRIES, PlayedRecoverer, open_metadata, stored
 
 from storage.cluster.client.distribution import Quorums
-from storage.cluster.client.effects import NoAnswer, Recovered, RecoveryFailed, Send
+from storage.cluster.client.effects import NoAnswer, Recovered, RecoveryFailed, SendAdds
 from storage.cluster.client.recoverer import RecovererState
 from storage.cluster.errors import (
     ClusterError,
@@ -20,7 +20,7 @@ from storage.cluster.errors import (
 from storage.cluster.metadata.ledger import ClusterLedgerState
 from storage.cluster.metadata.znodes import Conflict
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import LAST_ENTRY, AddEntry, CodeAnswer, ReadEntry
+from storage.cluster.wire.messages import LAST_ENTRY, CodeAnswer, ReadEntry
 
 if TYPE_CHECKING:
     from storage.cluster.client.effects import BookieAnswer
@@ -184,8 +184,7 @@ def test_n9_entries_that_are_added_again_bring_the_last_add_confirmed_of_the_fen
         played.read_answer(entry_id, "b1", stored(entry_id, 1))
         played.store(entry_id, "b1", "b2")
 
-    sends = [one for one in played.log if isinstance(one, Send)]
-    requests = [one.request for one in sends if isinstance(one.request, AddEntry)]
+    requests = [add for one in played.log if isinstance(one, SendAdds) for add, _ in one.copies]
     entries = [ENTRIES.decode_any(request.entry) for request in requests]
     assert {one.last_add_confirmed for one in entries if one is not None} == {1}
     assert {one.length for one in entries if one is not None} == {9, 12}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from played_machines import ENTRIES, LEDGER, PlayedWriter, open_metadata
+from played_machines import ENTRIES, LEDGER, PlayedWriter, SentCopy, open_metadata
 
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.client.effects import (
     AddsAcknowledged,
     AddsFailed,
-    Send,
+    NoAnswer,
+    SendAdds,
     UnderReplicated,
+    WriteMetadata,
     WriterClosed,
     WriterLost,
 )
@@ -56,6 +58,26 @@ def test_11_entries_are_acknowledged_in_the_order_of_their_ids() -> None:
 
     writer.store(0, "b1", "b2")
     assert writer.acknowledged == [(0, 2)]
+
+
+def test_copies_that_are_answered_together_count_as_those_that_are_answered_alone() -> None:
+    writer = PlayedWriter()
+    writer.add(b"one", b"two", b"three")
+    sent = {one.bookie: one.sending for one in writer.sends if isinstance(one, SentCopy)}
+
+    assert writer.machine.added(sent["b1"], [0, 1, 2], CodeAnswer(Code.OK)) == []
+    assert writer.machine.added(sent["b2"], [2, 0], CodeAnswer(Code.OK)) == [AddsAcknowledged(0, 0)]
+    assert writer.machine.added(sent["b3"], [0, 1, 2], CodeAnswer(Code.OK)) == [AddsAcknowledged(1, 2)]
+
+
+def test_copies_that_fail_together_need_one_change() -> None:
+    writer = PlayedWriter(spares=1)
+    writer.add(b"one", b"two")
+    (lost,) = {one.sending for one in writer.sends if isinstance(one, SentCopy) and one.bookie == "b2"}
+
+    (write,) = writer.machine.added(lost, [0, 1], NoAnswer("timed out"))
+    assert isinstance(write, WriteMetadata)
+    assert write.metadata.segments[0].bookies == ("b1", "b4", "b3")
 
 
 def test_an_entry_is_sent_to_its_write_set_with_the_last_add_confirmed_and_the_length() -> None:
@@ -223,8 +245,10 @@ def test_16_nothing_is_acknowledged_before_all_copies_of_a_change_are_sent_again
     writer.written()
 
     assert writer.acknowledged == [(0, 0), (1, 1)]
-    sent_again = [effect for effect in writer.log[-2:] if isinstance(effect, Send)]
-    assert [(one.token.entry_id, one.bookie) for one in sent_again] == [(2, "b4"), (3, "b4")]
+    (sent_again,) = writer.log[-1:]
+    assert isinstance(sent_again, SendAdds)
+    sent_to = [(add.entry_id, [one.bookie for one in sendings]) for add, sendings in sent_again.copies]
+    assert sent_to == [(2, ["b4"]), (3, ["b4"])]
     writer.store(2, "b4")
     assert writer.acknowledged[-1] == (2, 2)
     writer.store(3, "b4")
@@ -550,6 +574,8 @@ def test_the_limits_bound_what_is_in_flight() -> None:
     writer = PlayedWriter(limits=WriterLimits(entries_in_flight_max=2, bytes_in_flight_max=200))
     writer.add(b"one")
     assert writer.machine.has_room()
+    assert not writer.machine.has_room(more_entries=1)
+    assert not writer.machine.has_room(more_bytes=200)
     writer.add(b"two")
     assert not writer.machine.has_room()
     writer.store(0, "b1", "b2", "b3")
