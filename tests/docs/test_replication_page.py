@@ -90,8 +90,10 @@ DRIVERS = {
     "note_without_batches",
     "read_metadata",
     "run",
+    "send_adds",
     "slow_bookies",
     "use",
     "write_metadata",
+    "write_soon",
 }
 """Methods that the parts of the client call on each other."""

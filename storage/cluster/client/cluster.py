@@ -220,7 +220,7 @@ class AsyncCluster:
     def call(self, send: Send, answered: Callable[[BookieAnswer], None]) -> None:
         self._connections.call(send.bookie, send.request, answered)
 
-    def add(self, copies: Sequence[tuple[AddEntry, Sequence[Sending]]], answered: AddsAnswered) -> None:
+    def send_adds(self, copies: Sequence[tuple[AddEntry, Sequence[Sending]]], answered: AddsAnswered) -> None:
         self._connections.add(copies, answered)
 
     def write_soon(self, write: Callable[[], None]) -> None:

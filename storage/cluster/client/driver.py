@@ -43,7 +43,7 @@ class MachineDriver:
                 case Send(_, _, token):
                     self._cluster.call(effect, partial(self._answered, token))
                 case SendAdds(copies):
-                    self._cluster.add(copies, self._added)
+                    self._cluster.send_adds(copies, self._added)
                 case WriteMetadata():
                     self._cluster.run(self._write(effect))
                 case ReadMetadata():
