@@ -32,7 +32,7 @@ from jvm import exit_code_of
 from zookeeper_processes import free_port, our_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     Figures = Mapping[str, float]
@@ -92,11 +92,16 @@ ROWS = (
 # ── the processes ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class JavaClient:
-    """The Java program that adds and reads."""
+class ClientProgram:
+    """A program that is a client of clusters: a command is a line, and its answer a number."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
+        self._log = log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, *words: object) -> int:
         """Give a command, and return its answer."""
@@ -105,23 +110,27 @@ class JavaClient:
         print(*words, file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
-            raise AssertionError(f"the client has ended at {words}: {_DIRECTORY / 'client.log'} may say why")
+            raise AssertionError(f"the client has ended at {words}: {self._log} may say why")
         return int(answer)
 
 
 @contextmanager
-def running_client() -> Iterator[JavaClient]:
-    with (_DIRECTORY / "client.log").open("wb") as log:
-        command = java("interop.ClientSpeed", options=_JVM_OPTIONS)
+def running_client(command: Sequence[str], log: Path) -> Iterator[ClientProgram]:
+    with log.open("wb") as written:
         pipe = subprocess.PIPE
         process = subprocess.Popen(  # noqa: S603 - a fixed command
-            command, stdin=pipe, stdout=pipe, stderr=log, text=True
+            command, stdin=pipe, stdout=pipe, stderr=written, text=True
         )
         try:
-            yield JavaClient(process)
+            yield ClientProgram(process, log)
         finally:
             process.kill()
             process.wait()
+
+
+def java_client() -> list[str]:
+    """Return the command of the Java program that adds and reads."""
+    return java("interop.ClientSpeed", options=_JVM_OPTIONS)
 
 
 KINDS: Mapping[str, Callable[[str, Path, int], AbstractContextManager[int]]] = {
@@ -142,7 +151,7 @@ def cpu_s(pid: int) -> float:
 # ── rounds ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def measure(client: JavaClient, pid: int, kind: str, protocol: str, row: Row) -> RowSpeed:
+def measure(client: ClientProgram, pid: int, kind: str, protocol: str, row: Row) -> RowSpeed:
     name = f"{kind}-{protocol}".replace(", ", "-")
     before = cpu_s(pid)
     nanoseconds = client.ask(row.command, name, row.entries, *row.parameters)
@@ -160,7 +169,7 @@ def compare(rounds: int) -> Rounds:
     _DIRECTORY.mkdir()
     with ExitStack() as held:
         port = held.enter_context(our_server(_DIRECTORY / "metadata")).port
-        client = held.enter_context(running_client())
+        client = held.enter_context(running_client(java_client(), _DIRECTORY / "client.log"))
         pids = {}
         for number, (kind, run) in enumerate(KINDS.items()):
             uri = f"zk://127.0.0.1:{port}/cluster{number}"

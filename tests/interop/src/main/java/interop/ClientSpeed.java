@@ -22,9 +22,11 @@ import org.apache.bookkeeper.conf.ClientConfiguration;
  * stdin, and its answer a line on stdout:
  *
  * <pre>
- *   open NAME URI v2|v3             a client for a cluster; answers with 0
- *   add NAME COUNT SIZE IN_FLIGHT   a new ledger on one bookie, and its close; answers with nanoseconds of the adds
- *   read NAME COUNT AT_ONCE         the first entries of the last ledger, in order; answers with nanoseconds
+ *   open NAME URI v2|v3                      a client for a cluster; answers with 0
+ *   add NAME COUNT SIZE IN_FLIGHT [E QW QA]  a new ledger, on one bookie or with these quorums, and its close; answers
+ *                                            with nanoseconds of the adds
+ *   read NAME COUNT AT_ONCE                  the first entries of the last ledger, in order; answers with nanoseconds
+ *   recover NAME LEDGER                      opens a ledger that has no writer any more; answers with nanoseconds
  * </pre>
  */
 public final class ClientSpeed {
@@ -56,7 +58,14 @@ public final class ClientSpeed {
                 clients.put(name, new BookKeeper(configuration));
                 return 0;
             case "add":
-                return add(name, Integer.parseInt(words[2]), Integer.parseInt(words[3]), Integer.parseInt(words[4]));
+                int[] quorums = {1, 1, 1};
+                if (words.length > 5) {
+                    quorums = Arrays.stream(words, 5, 8).mapToInt(Integer::parseInt).toArray();
+                }
+                return add(
+                        name, Integer.parseInt(words[2]), Integer.parseInt(words[3]), Integer.parseInt(words[4]), quorums);
+            case "recover":
+                return recover(name, Long.parseLong(words[2]));
             case "read":
                 return read(name, Integer.parseInt(words[2]), Integer.parseInt(words[3]));
             default:
@@ -64,8 +73,9 @@ public final class ClientSpeed {
         }
     }
 
-    private long add(String name, int count, int size, int inFlight) throws Exception {
-        LedgerHandle ledger = clients.get(name).createLedger(1, 1, 1, BookKeeper.DigestType.CRC32C, PASSWORD);
+    private long add(String name, int count, int size, int inFlight, int[] quorums) throws Exception {
+        LedgerHandle ledger = clients.get(name)
+                .createLedger(quorums[0], quorums[1], quorums[2], BookKeeper.DigestType.CRC32C, PASSWORD);
         lastLedgers.put(name, ledger.getId());
         byte[] payload = new byte[size];
         Arrays.fill(payload, (byte) 'x');
@@ -86,6 +96,18 @@ public final class ClientSpeed {
         ledger.close();
         if (failures.get() > 0) {
             throw new IllegalStateException(failures + " adds have failed");
+        }
+        return nanoseconds;
+    }
+
+    private long recover(String name, long id) throws Exception {
+        long started = System.nanoTime();
+        LedgerHandle ledger = clients.get(name).openLedger(id, BookKeeper.DigestType.CRC32C, PASSWORD);
+        long nanoseconds = System.nanoTime() - started;
+        long last = ledger.getLastAddConfirmed();
+        ledger.close();
+        if (last < 0) {
+            throw new IllegalStateException("the ledger is empty");
         }
         return nanoseconds;
     }
