@@ -20,8 +20,10 @@ The other modules perform the effects, on an event loop:
 
     opening           opens a connection to a bookie, with TLS or without
     connections       connections to bookies, and calls that end exactly once
+    add_calls         the copies under way on one connection (pure)
     driver            performs the effects of one machine
     async_writer      the writer of a ledger, for coroutines
+    reads_ahead       consecutive entries, read before they are asked for
     async_reader      the reader of a ledger, for coroutines
     cluster           creates, takes over, views and deletes ledgers
     connect           opens a client by the address of the metadata

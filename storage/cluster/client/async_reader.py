@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from storage.cluster.client.distribution import quorums_of
 from storage.cluster.client.driver import MachineDriver, settle
 from storage.cluster.client.effects import FollowEnded, ShowEntry
 from storage.cluster.client.reader import BatchOfEntries, EntryRead, LacRead, NotThere
+from storage.cluster.client.reads_ahead import SPECULATIVE_READ_S, ReadsAhead
 from storage.cluster.client.tailer import LedgerTailer
 from storage.cluster.errors import (
     ClientClosed,
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
 
-_SPECULATIVE_READ_S = 2.0
-"""After this time without an answer another bookie is asked, too."""
-_READS_AHEAD = 16
 BATCH_COUNT = 256
 BATCH_SIZE = 1 << 20
 """Of a batch that the caller does not limit."""
@@ -152,7 +149,7 @@ class AsyncLedgerReader:
 
         perform(batch.begin())
         # A bookie that hangs costs no more than a part of the time that a single read may take.
-        await asyncio.wait([done], timeout=_SPECULATIVE_READ_S)
+        await asyncio.wait([done], timeout=SPECULATIVE_READ_S)
         self._cluster.note_without_batches(batch.unable)
         return batch.result or []
 
@@ -166,26 +163,11 @@ class AsyncLedgerReader:
         return self._metadata.version
 
     async def _read(self, entry_id: int) -> Entry | NotThere | ClusterError:
+        return await ReadsAhead(self._cluster, self._new_read, range(entry_id, entry_id + 1)).next()
+
+    def _new_read(self, entry_id: int) -> EntryRead:
         bookies = self.metadata.segment_of(entry_id).bookies
-        read = EntryRead(self._entries, self._quorums, bookies, entry_id, self._cluster.slow_bookies())
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-
-        def perform(sends: Sequence[Send]) -> None:
-            for send in sends:
-                self._cluster.call(send, partial(answered, send.token))
-            if read.result is not None:
-                settle(done, None)
-
-        def answered(token: Token, answer: BookieAnswer) -> None:
-            perform(read.answered(token, answer))
-
-        perform(read.begin())
-        while not done.done():
-            await asyncio.wait([done], timeout=_SPECULATIVE_READ_S)
-            perform(read.waited())
-        assert read.result is not None, "it is over"
-        return read.result
+        return EntryRead(self._entries, self._quorums, bookies, entry_id, self._cluster.slow_bookies())
 
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
         """Yield the entries of a closed ledger, from one id to another; by default all."""
@@ -217,18 +199,11 @@ class AsyncLedgerReader:
 
     async def _single_entries(self, first: int, end: int) -> AsyncGenerator[Entry, None]:
         """Yield entries of an ensemble in which no bookie has all of them."""
-        under_way: deque[asyncio.Task[Entry]] = deque()
-        loop = asyncio.get_running_loop()
-        try:
-            for entry_id in range(first, end + 1):
-                under_way.append(loop.create_task(self.read(entry_id)))
-                if len(under_way) >= _READS_AHEAD:
-                    yield await under_way.popleft()
-            while under_way:
-                yield await under_way.popleft()
-        finally:
-            for task in under_way:
-                task.cancel()
+        reads = ReadsAhead(self._cluster, self._new_read, range(first, end + 1))
+        for entry_id in range(first, end + 1):
+            found = await reads.next()
+            # What was not found is read again, because that looks for newer metadata, and raises.
+            yield found if isinstance(found, Entry) else await self.read(entry_id)
 
     async def payloads(self, first: int = 0, last: int | None = None) -> AsyncIterator[bytes]:
         """Yield the payloads of a closed ledger, from one id to another; by default all."""

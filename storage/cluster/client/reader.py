@@ -63,7 +63,9 @@ class EntryRead:
         self._entries = entries
         self._bookies = bookies
         self.entry_id = entry_id
-        self._to_ask = sorted(quorums.write_set(entry_id), key=lambda index: bookies[index] in slow)
+        self._to_ask = list(quorums.write_set(entry_id))
+        if slow:
+            self._to_ask.sort(key=lambda index: bookies[index] in slow)
         self._unanswered = 0
         self._reasons: dict[str, str] = {}
         """By bookie: why it has no good copy."""
