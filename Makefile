@@ -169,9 +169,10 @@ bench-scale: setup ## measure that waiting readers, deletes, deleted and absent 
 bench-space: setup ## measure what space reclamation gives back, and what it costs the adds beside it (fifteen minutes, 12 GB)
 	$(BIN)/python bench/space.py --json .bench/space.json $(BENCH)
 
-bench-cluster: setup ## the metadata server beside a real ZooKeeper, our bookie beside BookKeeper's, on the same disk (ten minutes; Maven)
+bench-cluster: setup ## the metadata server beside a real ZooKeeper, bookies and clients beside BookKeeper's (twenty minutes; Maven)
 	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/cluster.py --json .bench/cluster.json $(BENCH)
 	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/bookie_speed.py --json .bench/bookies.json $(BENCH)
+	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/client_speed.py --json .bench/clients.json $(BENCH)
 
 bench-versus: setup ## compare another revision with this one, row by row and in turns: make bench-versus BASE=v0.1 (forty minutes)
 	$(BIN)/python bench/compare_revisions.py $(BASE) --json .bench/versus.json $(BENCH)

@@ -30,7 +30,8 @@ from jvm import exit_code_of
 from zookeeper_processes import free_port, our_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from bookie_speed import ClientProgram
 
@@ -121,7 +122,7 @@ def compare(rounds: int) -> Figures:
     _DIRECTORY.mkdir()
     with ExitStack() as held:
         port = held.enter_context(our_server(_DIRECTORY / "metadata")).port
-        kinds = {
+        kinds: Mapping[str, Callable[[str, Path, int], AbstractContextManager[int]]] = {
             "ours": our_bookie,
             "real": partial(real_bookie, settings=_STORAGE, options=_BOOKIE_OPTIONS),
         }
