@@ -11,8 +11,7 @@ The digest covers the head (the first 32 bytes) and the payload, not itself. m i
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.entry.digest import DigestCheck
 from storage.entry.model import ID_MAX, NO_ENTRY, Entry
@@ -27,8 +26,7 @@ IDS = struct.Struct(">qq")
 LAC_PACKET = struct.Struct(">qq")
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The first 32 bytes of an entry."""
 
     ledger_id: int

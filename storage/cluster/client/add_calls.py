@@ -80,9 +80,9 @@ class AddCalls:
             return bodies
         stored, others = [], []
         for body in bodies:
-            header = v3.header_of(body)
+            header = body[2 : 2 + body[1]] if len(body) > 1 else b""
             call = calls.get(header)
-            if call is not None and body.endswith(call[2]) and len(body) == 2 + len(header) + len(call[2]):
+            if call is not None and body[2 + len(header) :] == call[2]:
                 del calls[header]
                 stored.append(call)
             else:

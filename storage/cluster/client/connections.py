@@ -358,6 +358,8 @@ class Connections:
 
     def failed_lately(self) -> frozenset[str]:
         """Return the bookies that are avoided."""
+        if not self._failures:
+            return frozenset()
         since = self.loop.time() - self.limits.quarantine_s
         return frozenset(bookie for bookie, when in self._failures.items() if when >= since)
 

@@ -154,6 +154,10 @@ def decode_varint(raw: bytes) -> int:
     """Return the number of a whole varint, modulo 2^64."""
     if len(raw) == 1:
         return raw[0]
+    if len(raw) == 2:
+        return raw[0] & 0x7F | raw[1] << 7
+    if len(raw) == 3:
+        return raw[0] & 0x7F | (raw[1] & 0x7F) << 7 | raw[2] << 14
     value = 0
     for byte in reversed(raw):
         value = value << 7 | byte & 0x7F

@@ -497,11 +497,6 @@ def add_header(txn_id: int) -> bytes:
     return _ADD_HEADER + encode_varint(txn_id)
 
 
-def header_of(body: bytes) -> bytes:
-    """Return the header of an answer, if it has one."""
-    return body[2 : 2 + body[1]] if len(body) > 1 else b""
-
-
 def _read_frame(request: ReadEntry, txn_id: int) -> bytes:
     """Return the frame of a read without a key."""
     header = b"\x08\x03\x10\x01\x18" + encode_varint(txn_id)
