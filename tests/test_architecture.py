@@ -66,6 +66,7 @@ CLUSTER_DRIVERS = {
     "storage/cluster/client/connections.py",
     "storage/cluster/client/driver.py",
     "storage/cluster/client/opening.py",
+    "storage/cluster/client/reads_ahead.py",
     "storage/cluster/tls.py",
 }
 

@@ -257,14 +257,16 @@ def test_a_batch_has_at_least_one_entry_and_keeps_to_its_limits_and_segments(tmp
             with pytest.raises(NoSuchEntry):
                 await opened.read_batch(5)
             await running.stop(writer.metadata.segments[0].bookies[0])
+            while len(writer.metadata.segments) == 1:
+                await writer.append(b"more")
             await writer.append_many([b"more"] * 5)
             await writer.close()
 
             reader = await cluster.view(writer.id)
-            second = reader.metadata.segments[1].first_entry
+            second, end = reader.metadata.segments[1].first_entry, reader.last_entry + 1
             assert [one.entry_id for one in await reader.read_batch(0)] == list(range(second))
-            assert [one.entry_id for one in await reader.read_batch(second)] == list(range(second, 10))
-            assert [entry.entry_id async for entry in reader.entries()] == list(range(10))
+            assert [one.entry_id for one in await reader.read_batch(second)] == list(range(second, end))
+            assert [entry.entry_id async for entry in reader.entries()] == list(range(end))
 
     run_with_cluster(tmp_path, 4, steps)
 
