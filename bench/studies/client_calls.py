@@ -29,8 +29,8 @@ from storage.cluster.metadata.ledger import ClusterLedgerMetadata, LedgerSegment
 from storage.cluster.metadata.paths import LedgerPaths, LedgerTree
 from storage.cluster.metadata.registration import Endpoint
 from storage.cluster.metadata.update import Versioned
-from storage.cluster.wire import frames, v3
-from storage.cluster.wire.messages import FoundEntry, Incoming, ReadEntry
+from storage.cluster.wire import frames, v2, v3
+from storage.cluster.wire.messages import BatchRead, FoundEntries, FoundEntry, Incoming, ReadEntry
 from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
@@ -88,12 +88,20 @@ def _answers(data: bytes) -> Iterator[bytes]:
             continue
         split = frames.split(data, at=at, count_max=1)
         at = split.consumed
-        incoming = v3.decode_request(split.bodies[0])
+        (body,) = split.bodies
+        is_v3 = body.startswith(frames.V3_FIRST)
+        incoming = v3.decode_request(body) if is_v3 else v2.decode_request(body)
         assert isinstance(incoming, Incoming)
-        assert isinstance(incoming.request, ReadEntry)
-        entry_id = incoming.request.entry_id
-        entry = _ENTRIES.encode(entry_id, entry_id - 1, (entry_id + 1) * len(_PAYLOAD), _PAYLOAD)
-        yield v3.encode_answer(incoming, FoundEntry(entry, entry_id, entry_id))
+        match incoming.request:
+            case ReadEntry(_, entry_id):
+                yield v3.encode_answer(incoming, FoundEntry(_entry(entry_id), entry_id, entry_id))
+            case BatchRead(_, first, _, count):
+                found = FoundEntries(tuple(map(_entry, range(first, first + count))))
+                yield v2.encode_answer(incoming, found) or b""
+
+
+def _entry(entry_id: int) -> bytes:
+    return _ENTRIES.encode(entry_id, entry_id - 1, (entry_id + 1) * len(_PAYLOAD), _PAYLOAD)
 
 
 class PlayedLoop(asyncio.SelectorEventLoop):
@@ -162,13 +170,13 @@ async def one_round() -> dict[str, float]:
             machine = LedgerWriter(_ENTRIES, metadata, Candidates(frozenset(_BOOKIES)), 1)
             work = _add(AsyncLedgerWriter(cluster, machine, _LEDGER), in_flight)
             found[f"add, E={quorums.ensemble}, {in_flight} in flight"] = await _counted(work)
-    metadata = _metadata(Quorums(3, 3, 2))
-    machine = LedgerWriter(_ENTRIES, metadata, Candidates(frozenset(_BOOKIES)), 1)
+    machine = LedgerWriter(_ENTRIES, _metadata(Quorums(3, 3, 2)), Candidates(frozenset(_BOOKIES)), 1)
     found["append_many of 100, E=3"] = await _counted(
         _add_pieces(AsyncLedgerWriter(cluster, machine, _LEDGER))
     )
-    closed = Versioned(metadata.value.closed(COUNT - 1, COUNT * len(_PAYLOAD)), 1)
-    found["read, E=3"] = await _counted(_read(AsyncLedgerReader(cluster, _ENTRIES, closed)))
+    for name, quorums in (("in batches, E=3", Quorums(3, 3, 2)), ("one by one, E=5", Quorums(5, 3, 2))):
+        closed = Versioned(_metadata(quorums).value.closed(COUNT - 1, COUNT * len(_PAYLOAD)), 1)
+        found[f"read {name}"] = await _counted(_read(AsyncLedgerReader(cluster, _ENTRIES, closed)))
     await cluster.close()
     return found
 
