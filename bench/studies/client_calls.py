@@ -96,8 +96,8 @@ def _answers(data: bytes) -> Iterator[bytes]:
             case ReadEntry(_, entry_id):
                 yield v3.encode_answer(incoming, FoundEntry(_entry(entry_id), entry_id, entry_id))
             case BatchRead(_, first, _, count):
-                found = FoundEntries(tuple(map(_entry, range(first, first + count))))
-                yield v2.encode_answer(incoming, found) or b""
+                entries = FoundEntries(tuple(map(_entry, range(first, first + count))))
+                yield v2.encode_answer(incoming, entries) or b""
 
 
 def _entry(entry_id: int) -> bytes:
