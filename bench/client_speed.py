@@ -45,7 +45,7 @@ _STORAGE = {"ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLe
 SIZE = 1024
 THREE = (3, 3, 2)
 ONE = (1, 1, 1)
-ADDS = {1: 500, 64: 10_000, 512: 20_000}
+ADDS = {1: 500, 64: 20_000, 512: 40_000}
 """By adds in flight: how many adds a row measures."""
 READS = 10_000
 READ_AT_ONCE = 500

@@ -445,7 +445,7 @@ def encode_request(request: Request, txn_id: int) -> bytes:
     """Return the frame of a request."""
     if type(request) is AddEntry:
         return encode_adds([request], txn_id)[0].frame
-    if type(request) is ReadEntry and request.master_key is None and not request.is_urgent:
+    if type(request) is ReadEntry:
         return _read_frame(request, txn_id)
     return encode_request_by_table(request, txn_id)
 
@@ -498,24 +498,24 @@ def add_header(txn_id: int) -> bytes:
 
 
 def _read_frame(request: ReadEntry, txn_id: int) -> bytes:
-    """Return the frame of a read without a key."""
+    """Return the frame of a read without the tables, because recoveries and readers send many."""
+    ledger_id, entry_id, key, fences, is_urgent = request
     header = b"\x08\x03\x10\x01\x18" + encode_varint(txn_id)
-    flag = b"\xa0\x06\x01" if request.fences else b""
+    if is_urgent:
+        header += b"\x20" + encode_varint(_URGENT)
     inner = b"".join(
-        (flag, b"\x08", encode_varint(request.ledger_id), b"\x10", encode_varint(request.entry_id))
-    )
-    size = 2 + len(header) + 3 + len(inner)
-    return b"".join(
         (
-            LENGTH.pack(size),
-            b"\x0a",
-            len(header).to_bytes(),
-            header,
-            b"\xa2\x06",
-            len(inner).to_bytes(),
-            inner,
+            b"\xa0\x06" + encode_varint(_FENCE_LEDGER) if fences else b"",
+            b"\x08",
+            encode_varint(ledger_id),
+            b"\x10",
+            encode_varint(entry_id),
+            b"" if key is None else b"\x1a" + encode_varint(len(key)) + key,
         )
     )
+    read = b"\xa2\x06" + encode_varint(len(inner)) + inner
+    size = 2 + len(header) + len(read)
+    return b"".join((LENGTH.pack(size), b"\x0a", len(header).to_bytes(), header, read))
 
 
 def encode_request_by_table(request: Request, txn_id: int) -> bytes:
