@@ -215,7 +215,9 @@ class AsyncLedgerWriter:
         match effect:
             case AddsAcknowledged(first, last):
                 for entry_id in range(first, last + 1):
-                    settle(self._adds.popleft(), entry_id)
+                    add = self._adds.popleft()
+                    if not add.done():  # its caller may have cancelled it
+                        add.set_result(entry_id)
                 self._wake()
             case AddsFailed(first, last, error):
                 self._refuse([self._adds.popleft() for _ in range(first, last + 1)], error)

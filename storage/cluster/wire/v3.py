@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import struct
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from storage.cluster.wire import protobuf
 from storage.cluster.wire.codes import OF_V3, Code
@@ -444,20 +444,16 @@ def _request(operation: OperationCode, inner: Message, header: bytes, urgency: i
 def encode_request(request: Request, txn_id: int) -> bytes:
     """Return the frame of a request."""
     if type(request) is AddEntry:
-        return encode_adds([request], txn_id)[0].frame
+        ((_, frame, _),) = encode_adds([request], txn_id)
+        return frame
     if type(request) is ReadEntry:
         return _read_frame(request, txn_id)
     return encode_request_by_table(request, txn_id)
 
 
-class EncodedAdd(NamedTuple):
-    """An add, and the answer that it should get."""
-
-    header: bytes
-    """The header that the answer repeats."""
-    frame: bytes
-    success: bytes
-    """What follows that header in the answer if the add has succeeded."""
+EncodedAdd = tuple[bytes, bytes, bytes]
+"""The header that the answer to an add repeats; its frame; and what follows the header in the answer if the
+add has succeeded."""
 
 
 def encode_adds(requests: Sequence[AddEntry], first_txn_id: int) -> list[EncodedAdd]:
@@ -488,7 +484,7 @@ def encode_adds(requests: Sequence[AddEntry], first_txn_id: int) -> list[Encoded
             before = LENGTH.pack(size) + b"\x0a" + header_size.to_bytes()
             _, success = _around_success(header, ledger, entry_varint)
         frame = b"".join((before, header, middle, entry_varint, key, entry, after))
-        found.append(EncodedAdd(header, frame, success + entry_varint))
+        found.append((header, frame, success + entry_varint))
     return found
 
 
