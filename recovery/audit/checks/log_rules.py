@@ -51,14 +51,13 @@ def findings(facts: StoreFacts) -> Iterator[Finding]:
             yield KINDS["DIR-002"].at(file=_name(log), count=1, detail=_why_leftover(log, facts))
             continue
         yield from _check_header(log, facts)
-        flaws_of_deleted = [flaw for flaw in log.flaws if is_dead(flaw, rank_of[log.log_id], dead)]
-        flaws = (
-            [flaw for flaw in log.flaws if flaw not in flaws_of_deleted] if flaws_of_deleted else log.flaws
-        )
+        flaws: list[FlawAt] = []
+        flaws_of_deleted: list[FlawAt] = []
+        for flaw in log.flaws:
+            (flaws_of_deleted if is_dead(flaw, rank_of[log.log_id], dead) else flaws).append(flaw)
         for flaw in flaws:
             yield from _report_flaw(log, flaw)
-        for flaw in flaws_of_deleted:
-            yield from _report_flaw_of_deleted_ledger(log, flaw)
+        yield from _report_flaws_of_deleted_ledgers(log, flaws_of_deleted)
         yield from _check_end(log)
         yield from _check_map(log, flaws)
 
@@ -139,9 +138,10 @@ def _check_against_lineage(facts: StoreFacts, known: Lineage) -> Iterator[Findin
 
 
 def is_dead(flaw: FlawAt, rank: int, dead: Mapping[int, DeletePosition]) -> bool:
-    """Return whether it is a flaw in an entry of a deleted ledger."""
+    """Return whether it is a flaw in an entry of a deleted ledger, or stands for several of them."""
     grave = None if flaw.ledger_id is None else dead.get(flaw.ledger_id)
-    return grave is not None and flaw.kind is not FlawKind.HOLE and (rank, flaw.offset) < grave
+    last = flaw.offset if flaw.count == 1 else flaw.end - 1
+    return grave is not None and flaw.kind is not FlawKind.HOLE and (rank, last) < grave
 
 
 # ── header ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,16 +188,33 @@ def _report_flaw(log: LogFacts, flaw: FlawAt) -> Iterator[Finding]:
     )
 
 
-def _report_flaw_of_deleted_ledger(log: LogFacts, flaw: FlawAt) -> Iterator[Finding]:
-    """Report a flaw of a deleted ledger as information: no data is lost, but the disk damaged it. An entry
-    that carries the CRC of its bytes is not damaged: it only has another digest type than a later ledger of
-    that id.
+def _report_flaws_of_deleted_ledgers(log: LogFacts, flaws: Sequence[FlawAt]) -> Iterator[Finding]:
+    """Report flaws of deleted ledgers as information: no data is lost, but the disk damaged them. Entries of
+    one ledger that follow one another are one finding.
+
+    An entry that carries the CRC of its bytes is not damaged: it only has another digest type than a later
+    ledger of that id.
     """
-    if flaw.kind is FlawKind.CONFIRMED or flaw.is_proven_otherwise:
-        return
     dead = "of a deleted ledger: damaged, or its digest type is not known any more"
-    for one in _report_flaw(log, flaw):
-        yield replace(one, severity=Severity.INFORMATION, detail=f"{one.detail}; {dead}")
+    before: Finding | None = None
+    for flaw in flaws:
+        if flaw.kind is FlawKind.CONFIRMED or flaw.is_proven_otherwise:
+            continue
+        for one in _report_flaw(log, flaw):
+            if before is not None and _continues(before, one):
+                before = replace(
+                    before, end=one.end, last_entry=one.last_entry, count=before.count + one.count
+                )
+                continue
+            if before is not None:
+                yield before
+            before = replace(one, severity=Severity.INFORMATION, detail=f"{one.detail}; {dead}")
+    if before is not None:
+        yield before
+
+
+def _continues(before: Finding, finding: Finding) -> bool:
+    return (before.kind, before.ledger_id, before.end) == (finding.kind, finding.ledger_id, finding.offset)
 
 
 def _check_end(log: LogFacts) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The flaws of an entry log: exact ones up to a limit, and then only their number.
+"""The flaws of an entry log: exact ones up to a limit, and then only their number by ledger.
 
 The result does not depend on how the log was cut into ranges: the merged flaws of all ranges are those of
 the whole log.
@@ -17,14 +17,30 @@ if TYPE_CHECKING:
 EXACT_MAX = 10_000
 """The number of flaws of one kind that are kept one by one."""
 
+LEDGERS_MAX = 100_000
+"""The number of ledgers whose further flaws are counted for each ledger. A log with more damaged ledgers than
+this has one flaw for the rest of them."""
+
 
 @dataclass(slots=True)
 class _FlawsOfKind:
     """The flaws of one kind."""
 
     exact: list[FlawAt] = field(default_factory=list)
-    rest: FlawAt | None = None
-    """All further ones as one flaw."""
+    rest: dict[tuple[int | None, bool], FlawAt] = field(default_factory=dict)
+    """All further ones: one flaw for each ledger, because the flaws of a deleted ledger lose no data, and one
+    for those that are proven otherwise."""
+
+    def add_to_rest(self, flaw: FlawAt) -> None:
+        key = flaw.ledger_id, flaw.is_proven_otherwise
+        if key not in self.rest and len(self.rest) >= LEDGERS_MAX:
+            key = None, flaw.is_proven_otherwise
+        before = self.rest.get(key)
+        offset = flaw.offset if before is None else before.offset
+        count = flaw.count if before is None else before.count + flaw.count
+        self.rest[key] = replace(
+            flaw, offset=offset, count=count, ledger_id=key[0], entry_id=None, detail=_more(count)
+        )
 
 
 class FlawList:
@@ -40,13 +56,10 @@ class FlawList:
             self._add_confirmed(flaw)
             return
         kept = self._kept.setdefault(flaw.kind, _FlawsOfKind())
-        if len(kept.exact) < EXACT_MAX and kept.rest is None:
+        if len(kept.exact) < EXACT_MAX and not kept.rest:
             kept.exact.append(flaw)
-        elif kept.rest is None:
-            kept.rest = replace(flaw, ledger_id=None, entry_id=None, detail=_more(flaw.count))
         else:
-            count = kept.rest.count + flaw.count
-            kept.rest = replace(kept.rest, end=flaw.end, count=count, detail=_more(count))
+            kept.add_to_rest(flaw)
 
     def _add_confirmed(self, flaw: FlawAt) -> None:
         # A faulty writer repeats the mistake in every entry, so that one flaw for each ledger is enough.
@@ -64,8 +77,7 @@ class FlawList:
         """Return the flaws in the order of the file."""
         found = list(self._confirmed.values())
         for kept in self._kept.values():
-            found += kept.exact
-            found += [kept.rest] if kept.rest else []
+            found += [*kept.exact, *kept.rest.values()]
         return tuple(sorted(found, key=_place))
 
 
@@ -75,8 +87,9 @@ def _last(flaw: FlawAt) -> int:
     return last
 
 
-def _place(flaw: FlawAt) -> tuple[int, int, str, int]:
-    return flaw.offset, flaw.end, flaw.kind.name, -1 if flaw.ledger_id is None else flaw.ledger_id
+def _place(flaw: FlawAt) -> tuple[int, int, str, int, bool]:
+    ledger_id = -1 if flaw.ledger_id is None else flaw.ledger_id
+    return flaw.offset, flaw.end, flaw.kind.name, ledger_id, flaw.is_proven_otherwise
 
 
 def _more(count: int) -> str:

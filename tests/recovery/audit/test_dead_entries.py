@@ -12,6 +12,7 @@ from fault_trials import audited
 from recovery import open_store
 from recovery.audit.faults.store_copy import StoreCopy
 from recovery.audit.findings.finding import Severity
+from recovery.audit.scan import entry_log_flaws
 from storage.config import StoreConfig
 from storage.entry.format import HEAD
 from storage.entry.model import DigestType
@@ -71,3 +72,17 @@ def test_a_ledger_that_was_deleted_since_the_last_checkpoint_has_no_wrong_places
 def test_whole_entries_are_not_reported(name: str) -> None:
     found = audited(audited_stores.store(name), audited_stores.passwords(name))
     assert not [one for one in found if one.kind == "ELG-003"]
+
+
+def test_many_dead_entries_with_another_digest_are_one_information(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry_log_flaws, "EXACT_MAX", 10)
+    with open_store(tmp_path / "store", StoreConfig(idle_seal_s=None)) as store:
+        earlier = store.ledger(1, DigestType.MAC, b"secret")
+        earlier.append_many([b"old"] * 30)
+        store.checkpoint()
+        earlier.delete()
+        store.ledger(1, DigestType.CRC32C).append_many([b"new"] * 30)
+    found = [one for one in audited(tmp_path / "store", {}) if one.kind == "ELG-003"]
+    assert [(one.severity, one.ledger_id, one.count) for one in found] == [(Severity.INFORMATION, 1, 30)]
