@@ -124,7 +124,8 @@ class CachingEngine:
     ) -> Iterator[TaskResult[Answer]]:
         for done in self.inner.run([tasks[number] for number in rest], watch):
             number = rest[done.number]
-            if number in scans and isinstance(done.part, LogPart):
+            # A block that could not be read this time is read again the next time.
+            if number in scans and isinstance(done.part, LogPart) and not done.part.unreadable:
                 scan = scans[number]
                 self._keep(partial(self.now.keep, scan.task, done.part, scan.state))
             yield TaskResult(number, done.part)

@@ -59,6 +59,7 @@ def decode(text: str, runs: Runs) -> LogPart:
             stop=None if value["stop"] is None else _read_stop(value["stop"]),
             types={ledger: DigestType[_text(name)] for ledger, name in _pairs(value["types"])},
             unverified={ledger: _number(count) for ledger, count in _pairs(value["unverified"])},
+            unreadable=(),  # a part with unreadable blocks is not kept
             seconds=_seconds(value["seconds"]),
         )
     except KeyError as error:

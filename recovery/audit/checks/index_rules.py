@@ -72,6 +72,7 @@ class _EntryRowComparison:
 
     def __init__(self, facts: StoreFacts, mismatched: MismatchedEntries) -> None:
         self._logs = {log.log_id: log for log in facts.logs if not log.is_leftover}
+        self._unread_logs = facts.unread_logs
         self._rank = log_order.ranks(facts)
         self._dead = log_order.delete_positions(facts)
         self._truncated_before = facts.truncated_before
@@ -121,6 +122,8 @@ class _EntryRowComparison:
         nowhere, other, damaged = [], [], []
         for ledger, entry, location in rows.tolist():
             place = EntryLocation.unpack(location)
+            if place.log_id in self._unread_logs:
+                continue  # the log is a finding, and nothing is known of its entries
             log, offset = self._logs.get(place.log_id), place.offset - LENGTH_WORD_SIZE
             if log is not None and self._is_damaged(log, offset):
                 damaged.append((ledger, entry, location, place.log_id))

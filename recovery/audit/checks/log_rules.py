@@ -75,7 +75,7 @@ def _check_missing(facts: StoreFacts) -> Iterator[Finding]:
     """Check for logs that are missing although the index has their ends, or another log names them."""
     if facts.owner is not DirectoryOwner.OURS:
         return
-    there = {log.log_id for log in facts.logs}
+    there = facts.unread_logs.union(log.log_id for log in facts.logs)
     ends = facts.index.state.log_ends if isinstance(facts.index, IndexFacts) else {}
     for log_id, end in sorted(ends.items()):
         if log_id not in there and end > entrylog_format.HEADER_SIZE:
@@ -126,7 +126,7 @@ def _check_lineage(facts: StoreFacts) -> Iterator[Finding]:
 
 def _check_against_lineage(facts: StoreFacts, known: Lineage) -> Iterator[Finding]:
     """Check what an opening needs that makes the index again."""
-    there = {log.log_id for log in facts.logs}
+    there = facts.unread_logs.union(log.log_id for log in facts.logs)
     for one in known.kept:
         if one.log_id not in there:
             name = filenames.entry_log(one.log_id)

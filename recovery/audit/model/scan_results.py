@@ -91,6 +91,8 @@ class LogPart:
     """The digest type of each ledger in the range whose type is not CRC-32C."""
     unverified: Mapping[int, int] = field(default_factory=dict)
     """For each ledger the number of entries that could not be verified, if there are any."""
+    unreadable: tuple[tuple[int, int], ...] = ()
+    """The extents that the disk could not read. They were scanned as damage."""
     seconds: float = 0.0
 
 
@@ -131,6 +133,8 @@ class JournalPart:
     records: int = 0
     types: Mapping[int, DigestType] = field(default_factory=dict)
     unverified: Mapping[int, int] = field(default_factory=dict)
+    unreadable: tuple[tuple[int, int], ...] = ()
+    """The extents that the disk could not read. They were scanned as damage."""
     seconds: float = 0.0
 
 

@@ -90,6 +90,8 @@ class StoreFacts:
     rows_damage: CorruptionError | None = None
     logs: tuple[LogFacts, ...] = ()
     """In the order in which their ids were assigned."""
+    unread_logs: frozenset[int] = frozenset()
+    """Logs that are there and cannot be read at all."""
     journals: tuple[JournalPart, ...] = ()
     index: IndexFacts | NoIndex | Damaged | IndexNotRead = field(default_factory=IndexNotRead)
     truncated_before: Mapping[int, int] = field(default_factory=dict)

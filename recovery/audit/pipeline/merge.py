@@ -15,6 +15,7 @@ from recovery.audit.model.runs import merged
 from recovery.audit.model.scan_results import IndexPart, JournalPart, LogPart
 from recovery.audit.model.store_facts import IndexFacts, IndexNotRead, LogFacts, StoreFacts
 from recovery.audit.scan import entry_log_ranges
+from storage.disk import filenames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,6 +68,7 @@ class ScanResults:
             replay_from=inventory.replay_from,
             rows=inventory.rows,
             rows_damage=inventory.rows_damage,
+            unread_logs=frozenset(log.log_id for log in inventory.logs if log.log_id not in self.logs),
             logs=tuple(self._log(log) for log in inventory.logs if log.log_id in self.logs),
             journals=tuple(part for _, part in sorted(self.journals.items())),
             index=self._index(),
@@ -119,9 +121,25 @@ class ScanResults:
         return IndexFacts(inventory.index_state, runs, count, flaws)
 
     def _unreadable(self) -> Iterable[Finding]:
-        for one in self.unread:
-            name = one.file.rpartition("/")[2]
-            yield KINDS["DIR-004"].at(store=self.inventory.store, file=name, detail=one.reason)
+        # Each range of a log that cannot be opened says so.
+        for file, reason in dict.fromkeys((one.file, one.reason) for one in self.unread):
+            name = file.rpartition("/")[2]
+            yield KINDS["DIR-004"].at(store=self.inventory.store, file=name, detail=reason)
+        # Two ranges of a log may meet in an unreadable block, which both have read.
+        extents = {
+            (filenames.entry_log(part.log_id), *extent)
+            for part in chain.from_iterable(self.logs.values())
+            for extent in part.unreadable
+        } | {
+            (filenames.journal(part.journal_id), *extent)
+            for part in self.journals.values()
+            for extent in part.unreadable
+        }
+        for name, start, end in sorted(extents):
+            detail = "the disk cannot read these bytes; everything around them was verified"
+            yield KINDS["DIR-004"].at(
+                store=self.inventory.store, file=name, offset=start, end=end, detail=detail
+            )
 
 
 def _extent(part: LogPart) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ from recovery.audit.model.scan_results import FlawAt, FlawKind, LogPart, MapReco
 from recovery.audit.scan.chunk_runs import RunMaker
 from recovery.audit.scan.entry_log_flaws import FlawList
 from recovery.audit.scan.entry_log_walk import LogWalk
+from recovery.audit.scan.read_around import ReadAroundFile
 from storage.disk.posix import open_file
 from storage.entry.digest_inference import matching_checksum
 from storage.entry.read_result import Flaw
@@ -56,8 +57,9 @@ class ScanLog:
         return max(0, self.end - self.start)
 
     def run(self, throttle: ReadThrottle) -> LogPart:
-        with open_file(self.path) as file:
-            return scan(file, self, throttle)
+        with ReadAroundFile(open_file(self.path)) as file:
+            part = scan(file, self, throttle)
+            return replace(part, unreadable=file.unreadable())
 
 
 def scan(file: ReadFile, task: ScanLog, throttle: ReadThrottle) -> LogPart:

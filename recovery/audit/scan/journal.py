@@ -8,7 +8,7 @@ in a bookie's journal it verifies each entry by its digest, many at once.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from recovery.audit.scan.journal_content import JournalContent
 from recovery.audit.scan.journal_digests import DigestWalk
 from recovery.audit.scan.journal_gaps import GapReader
 from recovery.audit.scan.journal_groups import SealedWalk, SoundGroups, take
+from recovery.audit.scan.read_around import ReadAroundFile
 from recovery.replay.journals import verifier_of
 from storage.disk.posix import open_file
 from storage.entry.read_result import Damaged, Flaw
@@ -64,8 +65,9 @@ class ScanJournal:
             return 0  # reading it reports the error
 
     def run(self, throttle: ReadThrottle) -> JournalPart:
-        with open_file(self.path) as file:
-            return read_journal(file, self, throttle)
+        with ReadAroundFile(open_file(self.path)) as file:
+            part = read_journal(file, self, throttle)
+            return replace(part, unreadable=file.unreadable())
 
 
 def read_journal(file: ReadFile, task: ScanJournal, throttle: ReadThrottle) -> JournalPart:

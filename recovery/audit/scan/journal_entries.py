@@ -9,6 +9,7 @@ import numpy as np
 from crc32c import crc32c
 
 from recovery.audit.model.entry_columns import ENTRY
+from recovery.audit.scan.read_around import ReadAroundFile
 from storage.disk.posix import open_file
 from storage.entry.digest import DigestCheck
 from storage.entry.format import HEAD
@@ -51,7 +52,7 @@ class ReadJournalEntries:
         return max(0, self.end - self.start)
 
     def run(self, throttle: ReadThrottle) -> EntryArray:
-        with open_file(self.path) as file:
+        with ReadAroundFile(open_file(self.path)) as file:
             rows = list(self._rows(file, throttle))
         return np.array(rows, dtype=ENTRY)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from recovery.audit.model.entry_columns import ENTRY, no_entries
 from recovery.audit.scan.entry_log_walk import LogWalk
+from recovery.audit.scan.read_around import ReadAroundFile
 from storage.disk.posix import open_file
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class ReadLogEntries:
         return max(0, self.end - self.start)
 
     def run(self, throttle: ReadThrottle) -> EntryArray:
-        with open_file(self.path) as file:
+        with ReadAroundFile(open_file(self.path)) as file:
             return read_entries(file, self, throttle)
 
 

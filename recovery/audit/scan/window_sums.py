@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from recovery.audit.model.windows import WindowSums, sums_of
 from recovery.audit.scan.index_rows import RowReader
 from recovery.audit.scan.log_entries import walk_twice
+from recovery.audit.scan.read_around import ReadAroundFile
 from storage.disk.posix import open_file
 from storage.entry.model import ID_MAX
 from storage.entry.position import LENGTH_WORD_SIZE
@@ -37,7 +38,7 @@ class SumLogWindows:
         return self.read.size
 
     def run(self, throttle: ReadThrottle) -> Sums:
-        with open_file(self.read.path) as file:
+        with ReadAroundFile(open_file(self.read.path)) as file:
             return walk_twice(file, self.read, _WindowSummer, throttle).adding.all()
 
 

@@ -13,15 +13,14 @@ import pytest
 from recovery import open_store
 from recovery.audit.pipeline.request import AuditRequest
 from recovery.audit.pipeline.run_audit import run_audit
+from recovery.audit.scan import entry_log, journal, log_entries
 from recovery.audit.snapshot import index_copy, readable_files
 from storage.config import StoreConfig
-from storage.disk.posix import open_file
+from storage.disk.posix import PosixReadFile, open_file, open_regular
 from storage.errors import NotAStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from storage.disk.posix import PosixReadFile
 
 CONFIG = StoreConfig(
     journal_size=1 << 18,
@@ -116,6 +115,72 @@ def test_an_index_that_the_disk_cannot_read_is_damaged(store: Path, monkeypatch:
 
     monkeypatch.setattr(index_copy, "copy", refuse)
     assert ("store", "IDX-004", "index") in wrong(store)
+
+
+class BadSector(PosixReadFile):
+    """A file with 4 KiB that the disk cannot read."""
+
+    EXTENT = (8192, 12288)
+
+    def read(self, offset: int, size: int) -> bytes:
+        self._check(offset, size)
+        return super().read(offset, size)
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        self._check(offset, len(buffer))
+        return super().read_into(offset, buffer)
+
+    def _check(self, offset: int, size: int) -> None:
+        start, end = self.EXTENT
+        if max(start, offset) < min(end, offset + size, self.size()):
+            raise OSError(errno.EIO, "Input/output error")
+
+
+def with_bad_sector(path: str) -> PosixReadFile:
+    return BadSector(open_regular(path), path)
+
+
+def test_a_bad_sector_of_a_log_costs_only_its_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (entry_log, log_entries):
+        monkeypatch.setattr(module, "open_file", with_bad_sector)
+    with open_store(tmp_path / "store", CONFIG) as store:
+        store.ledger(7).append_many([PAYLOAD] * 200)
+    report = run_audit(AuditRequest((str(tmp_path / "store"),)))
+    found = {one.kind: one for one in report.findings if one.is_wrong}
+    assert (found["DIR-004"].file, found["DIR-004"].offset, found["DIR-004"].end) == ("0.log", 8192, 12288)
+    # The rest of the log was verified, and the entries that were lost are named.
+    size = len(PAYLOAD) + 36 + 4
+    assert sorted(found) == ["DIR-004", "ELG-003", "ELG-004", "ELG-007"]
+    lost = found["ELG-007"]
+    assert lost.ledger_id == 7
+    assert lost.first_entry is not None
+    assert lost.last_entry is not None
+    assert 4096 // size <= lost.last_entry - lost.first_entry + 1 <= 4096 // size + 2
+
+
+def test_a_bad_sector_of_a_journal_is_reported_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "open_file", with_bad_sector)
+    with open_store(tmp_path / "store", CONFIG) as store:
+        for _ in range(20):
+            store.ledger(7).append_many([PAYLOAD] * 4)
+        shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    report = run_audit(AuditRequest((str(tmp_path / "killed"),)))
+    places = {(one.kind, one.file, one.offset, one.end) for one in report.findings if one.is_wrong}
+    assert ("DIR-004", "1.txn", 8192, 12288) in places
+    assert "JRN-003" in {kind for kind, *_ in places}
+    assert "MRK-002" not in {kind for kind, *_ in places}
+
+
+def test_a_log_that_cannot_be_opened_is_one_finding(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> PosixReadFile:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(entry_log, "open_file", refuse)
+    assert wrong(store) == [("store", "DIR-004", "0.log")]
 
 
 def test_a_directory_with_a_name_that_no_store_uses_is_only_unknown(store: Path) -> None:
