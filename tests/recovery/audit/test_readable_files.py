@@ -72,7 +72,6 @@ def link_to_itself(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-KINDS = (pipe, directory, link_to_nothing, link_to_itself)
 NAMES = {
     "ledgers/current/77.log": {("DIR-004", "77.log")},
     "journal/current/77.txn": {("DIR-004", "77.txn")},
@@ -84,8 +83,17 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        *((pipe, name) for name in NAMES),
+        (directory, "ledgers/current/lastMark"),
+        (directory, "journal/current/77.txn"),
+        (link_to_nothing, "ledgers/current/index/sums"),
+        (link_to_nothing, "ledgers/current/77.log"),
+        (link_to_itself, "ledgers/current/77.log"),
+    ],
+)
 def test_a_name_that_is_no_file_is_reported_and_all_others_are_verified(
     store: Path, make: Callable[[Path], None], name: str
 ) -> None:
