@@ -123,7 +123,8 @@ proof: ## prove what CI has no time for (three hours and a half; Maven, and root
 	$(MAKE) crash-sim         # all simulated crashes; CI runs a part
 	$(MAKE) mutation-score    # two thousand machine-made mutants, and all planted bugs before the laboratory
 	$(MAKE) interop           # the real BookKeeper reads our files, and we its
-	$(MAKE) interop-zookeeper # histories on a real ZooKeeper
+	$(MAKE) interop-zookeeper HISTORIES=10000 # histories on a real ZooKeeper
+	PYTHONPATH=tests/support $(BIN)/python tests/support/zookeeper_cuts.py 20000 # connections to our server that are cut
 	$(MAKE) interop-metadata  # BookKeeper's shell and our commands
 	$(MAKE) interop-client    # our client and the Java client on the same ledgers
 	$(MAKE) client-histories  # two thousand random histories of both clients

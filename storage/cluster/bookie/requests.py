@@ -24,6 +24,7 @@ from storage.cluster.wire.messages import (
     FoundLac,
     ListEntries,
     LongPoll,
+    Protocol,
     ReadEntry,
     ReadLac,
     WriteLac,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from storage.aio.bookie import AsyncBookie
     from storage.bookie import Bookie
-    from storage.cluster.wire.messages import Answer, Incoming, Protocol
+    from storage.cluster.wire.messages import Answer, Incoming
 
 _LOG = logging.getLogger("ledgerstore.bookie")
 
@@ -82,7 +83,7 @@ class Requests:
         request, bookie, call = incoming.request, self._bookie.blocking, self._bookie.call
         match request:
             case ReadEntry(fences=True):
-                return await call(partial(_fence, bookie, incoming.protocol, request))
+                return await call(partial(_fence, bookie, request))
             case ReadEntry():
                 return await call(partial(reads.read, bookie, incoming.protocol, request))
             case LongPoll():
@@ -142,11 +143,14 @@ class Requests:
                 pass  # it is on other bookies of the ensemble
             else:
                 return FoundEntry(entry, known + 1, lac, now_ms)
-        return FoundEntry(None, LAST_ENTRY, lac, now_ms)
+        return FoundEntry(None, LAST_ENTRY, lac, now_ms if lac > known else None)
 
 
-def _fence(bookie: Bookie, protocol: Protocol, request: ReadEntry) -> Answer:
-    """Fence the ledger, durably, before anything is read; also a ledger without entries."""
+def _fence(bookie: Bookie, request: ReadEntry) -> Answer:
+    """Fence the ledger, durably, before anything is read; also a ledger without entries.
+
+    The answer has no last add confirmed, as that of a Java bookie.
+    """
     if request.master_key is None:
         return CodeAnswer(Code.UNAUTHORIZED)
     try:
@@ -154,7 +158,7 @@ def _fence(bookie: Bookie, protocol: Protocol, request: ReadEntry) -> Answer:
     except (NoSuchLedger, NoSuchEntry):
         last = None
     if request.entry_id != LAST_ENTRY:
-        return reads.read(bookie, protocol, request)
+        return reads.read(bookie, Protocol.V2, request)
     return CodeAnswer(Code.NO_ENTRY) if last is None else FoundEntry(last, LAST_ENTRY)
 
 
