@@ -70,6 +70,14 @@ CLUSTER_DRIVERS = {
     "storage/cluster/tls.py",
 }
 
+AUTORECOVERY_DRIVERS = {
+    "recovery/autorecovery/auditor.py",
+    "recovery/autorecovery/audits.py",
+    "recovery/autorecovery/drive.py",
+    "recovery/autorecovery/service.py",
+    "recovery/autorecovery/worker.py",
+}
+
 RECOVERY: dict[str, set[str]] = {
     "directory": set(),
     "explain": set(),
@@ -81,6 +89,7 @@ RECOVERY: dict[str, set[str]] = {
     "view": {"directory", "replay", "rebuild", "bookkeeper", "opening"},
     "handover": {"directory", "replay", "opening"},
     "audit": {"directory", "replay", "rebuild", "opening", "report"},
+    "autorecovery": set(),
     "clusterlab": set(),
     "crashlab": {"report"},
     "demo": {"opening"},
@@ -88,6 +97,7 @@ RECOVERY: dict[str, set[str]] = {
     "proving": {"crashlab", "directory", "explain", "opening", "replay"},
     "shell": {
         "audit",
+        "autorecovery",
         "crashlab",
         "demo",
         "directory",
@@ -155,6 +165,8 @@ OWNERS = {
     "asyncio": {
         "storage/aio/",
         *CLUSTER_DRIVERS,
+        *AUTORECOVERY_DRIVERS,
+        "recovery/shell/commands/autorecovery_run.py",
         "recovery/shell/commands/metadata_serve.py",
         "recovery/shell/commands/bookie.py",
     },
@@ -299,6 +311,12 @@ def test_a_folder_of_the_cluster_imports_only_what_is_listed() -> None:
 def test_what_decides_in_the_cluster_imports_no_clock_no_socket_and_no_random_source() -> None:
     deciding = [path for path in sources("storage/cluster") if name_of(path) not in CLUSTER_DRIVERS]
     assert [name_of(path) for path in deciding if top_level(path) & (IMPURE | NONDETERMINISTIC)] == []
+
+
+@pytest.mark.parametrize("path", sources("recovery/autorecovery"), ids=name_of)
+def test_what_decides_in_auto_recovery_imports_no_clock_no_socket_and_no_random_source(path: Path) -> None:
+    seen = {imported.partition(".")[0] for imported in imports(path)}
+    assert name_of(path) in AUTORECOVERY_DRIVERS or seen & (IMPURE | NONDETERMINISTIC) == set()
 
 
 def test_the_client_knows_zookeeper_in_one_module_only() -> None:

@@ -73,6 +73,12 @@ COMMANDS = {
         "recovery.shell.commands.cluster", "Run a cluster on this machine, or make one in ZooKeeper."
     ),
     "bookie": CommandEntry("recovery.shell.commands.bookie", "Run a bookie on one directory."),
+    "autorecovery": CommandEntry(
+        "recovery.shell.commands.autorecovery", "Copy what a lost bookie held to other bookies."
+    ),
+    "underreplicated": CommandEntry(
+        "recovery.shell.commands.underreplicated", "List the ledgers that are marked for repair."
+    ),
     "top": CommandEntry("recovery.shell.commands.top", "Show what the bookies of a cluster do, live."),
     "crash": CommandEntry(
         "recovery.shell.commands.crash", "Crash a store in every way, and report what it lost."
@@ -91,6 +97,9 @@ ALIASES = {
     "metaformat": ["metadata", "format"],
     "initnewcluster": ["cluster", "init"],
     "nukeexistingcluster": ["metadata", "nuke"],
+    "listunderreplicated": ["underreplicated"],
+    "triggeraudit": ["autorecovery", "trigger"],
+    "whoisauditor": ["autorecovery", "status"],
     "readledger": ["read"],
     "localconsistencycheck": ["verify"],
     "rebuild-db-ledger-locations-index": ["rebuild-index"],

@@ -1,0 +1,117 @@
+"""Auto-recovery in one process: a candidate for auditor, and a worker.
+
+A part that fails is started again after a pause, which grows. A lost session ends both parts, because their
+vote and their locks are gone with it; they begin again with a new one. A part that fails again and again ends
+the service, so that its supervisor notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from recovery.autorecovery.auditor import Auditor
+from recovery.autorecovery.worker import ReplicationWorker
+from storage.cluster.client.cluster import open_cluster
+from storage.cluster.errors import MetadataUnavailable, SessionExpired
+from storage.cluster.metadata import underreplication
+from storage.cluster.metadata.paths import LedgerPaths, read_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from recovery.autorecovery.config import AutoRecoveryConfig
+    from storage.cluster.client.connections import ConnectionOptions
+    from storage.cluster.metadata.paths import LedgerTree
+    from storage.cluster.metadata.znodes import Znodes
+
+_LOG = logging.getLogger("ledgerstore.autorecovery")
+
+_FAILURES_MAX = 10
+"""So often a part may fail without a long time of work in between."""
+_LONG_S = 600.0
+_PAUSE_S = 1.0
+_PAUSE_MAX_S = 60.0
+
+
+class PartFailed(Exception):
+    """A part of auto-recovery has failed again and again."""
+
+
+class AutoRecovery:
+    """The service."""
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[Znodes]],
+        root: str,
+        tree: LedgerTree | None,
+        name: str,
+        config: AutoRecoveryConfig,
+        options: ConnectionOptions | None = None,
+    ) -> None:
+        """`connect` opens a session. `name` is written into votes and locks: a bookie's id, or a host."""
+        self._connect = connect
+        self._root = root
+        self._tree = tree
+        self._name = name
+        self._config = config
+        self._options = options
+
+    async def run(self) -> None:
+        """Serve until the caller is cancelled. Raise `PartFailed` if that makes no sense any more."""
+        await _supervise(_SESSION, self._run_session)
+
+    async def _run_session(self) -> None:
+        async with self._connect() as znodes:
+            paths = LedgerPaths(self._root, self._tree or await read_tree(znodes, self._root))
+            async with open_cluster(znodes, self._root, paths.tree, self._options) as cluster:
+                await underreplication.prepare(znodes, self._root)
+                auditor = Auditor(znodes, paths, cluster, self._name, self._config)
+                worker = ReplicationWorker(znodes, self._root, cluster, self._name, self._config)
+                _LOG.info("auto-recovery of %s runs as %s", self._root, self._name)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(_supervise("the auditor", auditor.run))
+                    group.create_task(_supervise("the worker", worker.run))
+
+
+async def _supervise(part: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Run a part, and again when it fails. A lost session is for the caller if there is one to open anew."""
+    loop = asyncio.get_running_loop()
+    failures, pause_s = 0, _PAUSE_S
+    while True:
+        began = loop.time()
+        try:
+            await run()
+        except Exception as error:
+            cause = _cause_of(error)
+            if isinstance(cause, PartFailed):
+                raise cause from error
+            if isinstance(cause, SessionExpired) and part != _SESSION:
+                raise cause from error
+            failures, pause_s = (failures + 1, pause_s) if loop.time() - began < _LONG_S else (1, _PAUSE_S)
+            # A metadata service that is away comes back, and takes as long as it takes.
+            is_expected = isinstance(cause, MetadataUnavailable)
+            if failures >= _FAILURES_MAX and not is_expected:
+                raise PartFailed(f"{part} has failed {failures} times: {cause}") from error
+            _LOG.warning(
+                "%s has ended, and is started again in %.0f s: %s",
+                part,
+                pause_s,
+                cause,
+                exc_info=not is_expected,
+            )
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+
+_SESSION = "auto-recovery"
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """Return the first error of a group of tasks that have failed together."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

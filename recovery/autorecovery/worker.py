@@ -1,0 +1,280 @@
+"""The replication worker: takes marked ledgers one by one, and repairs them under a lock.
+
+    take       a ledger that is marked, not locked, and not paused by this worker; in random order
+    repair     `LedgerRepair`
+    grace      a ledger that grows on a lost bookie stays locked while its writer may replace the bookie.
+               Other ledgers are repaired meanwhile. Then, if nothing has changed, the ledger is recovered,
+               which fences its writer, and repaired
+    done       the mark is deleted if it is the one that was taken, then the lock
+
+The lock is an ephemeral node. After a session loss two workers may repair one ledger at the same time. That
+does no harm: entries are added as in a recovery, and the metadata are changed by compare-and-set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from recovery.autorecovery.attempts import RepairAttempts
+from recovery.autorecovery.drive import run_repair
+from recovery.autorecovery.repair import (
+    GrowingWithoutBookies,
+    LedgerGone,
+    LedgerRepair,
+    Postponed,
+    Repaired,
+    Unrepairable,
+)
+from storage.cluster.errors import (
+    ClusterError,
+    InvalidMetadata,
+    MetadataUnavailable,
+    NoSuchLedgerExistsOnMetadataServer,
+    SessionExpired,
+)
+from storage.cluster.metadata import registration, underreplication
+from storage.cluster.metadata.znodes import Gone
+
+if TYPE_CHECKING:
+    from recovery.autorecovery.config import AutoRecoveryConfig
+    from recovery.autorecovery.repair import RepairResult
+    from storage.cluster.client.cluster import AsyncCluster
+    from storage.cluster.metadata.underreplication import RepairLock
+    from storage.cluster.metadata.znodes import Znodes
+
+_LOG = logging.getLogger("ledgerstore.autorecovery")
+
+_LOOK_S = 5.0
+"""How often to look for marks: a watch of the top of their tree does not show every new one."""
+_WAITING_MAX = 100
+"""Ledgers that are locked during their grace."""
+
+
+class ReplicationWorker:
+    """Repairs marked ledgers, some of them at the same time."""
+
+    def __init__(
+        self, znodes: Znodes, root: str, cluster: AsyncCluster, name: str, config: AutoRecoveryConfig
+    ) -> None:
+        self._znodes = znodes
+        self._root = root
+        self._cluster = cluster
+        self._name = name
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._attempts = RepairAttempts(config.pause_max_s)
+        self._turns = asyncio.Semaphore(config.repairs_at_once)
+        self._locked: set[int] = set()
+        """The ledgers that this worker has locked."""
+        self._unlocked = asyncio.Event()
+        """Set when a repair has ended."""
+        self._to_try: list[int] = []
+        """Marked ledgers of the last listing that were not tried yet."""
+
+    async def run(self) -> None:
+        """Repair until the session ends or the caller is cancelled."""
+        marks = self._znodes.watch_children(underreplication.marks_path(self._root))
+        try:
+            while True:
+                await underreplication.wait_until_enabled(self._znodes, self._root)
+                await self._repair_while_enabled()
+                # Not the watch alone: a mark below an inner node that is there already does not wake it.
+                await marks.next(_LOOK_S)
+        finally:
+            marks.close()
+
+    async def _repair_while_enabled(self) -> None:
+        """Repair what is marked. Return when nothing is left to do now, or when repair is disabled."""
+        repairing = asyncio.ensure_future(self._repair_all())
+        disabled = asyncio.ensure_future(self._wait_until_disabled())
+        try:
+            await asyncio.wait({repairing, disabled}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (repairing, disabled):
+                task.cancel()
+            results = await asyncio.gather(repairing, disabled, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+                raise result
+
+    async def _wait_until_disabled(self) -> None:
+        watch = self._znodes.watch(underreplication.disable_path(self._root))
+        try:
+            while isinstance(await watch.next(), Gone):
+                pass
+        finally:
+            watch.close()
+
+    async def _repair_all(self) -> None:
+        """Repair marked ledgers until no more can be taken, and none is locked by this worker."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._turns.acquire()
+                lock = None
+                try:
+                    lock = await self._take()
+                finally:
+                    if lock is None:
+                        self._turns.release()
+                if lock is not None:
+                    group.create_task(self._repair(lock))
+                elif self._locked:
+                    await self._wait_for_end()
+                else:
+                    return
+
+    async def _wait_for_end(self) -> None:
+        """Wait until a repair has ended, or until it is time to look for new marks."""
+        self._unlocked.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                await self._unlocked.wait()
+
+    # ── taking ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _take(self) -> RepairLock | None:
+        """Lock a marked ledger that should be tried now."""
+        if len(self._locked) >= _WAITING_MAX:
+            return None
+        if not self._to_try:
+            self._to_try = await self._untried()
+        bookies = await registration.read_bookies(self._znodes, self._root)
+        while self._to_try:
+            ledger_id = self._to_try.pop()
+            try:
+                if not await self._should_try(ledger_id, bookies.all):
+                    continue
+                lock = await underreplication.take_lock(self._znodes, self._root, ledger_id, self._name)
+            except InvalidMetadata as error:
+                self._report_invalid(ledger_id, error)
+                continue
+            if lock is not None:
+                self._locked.add(ledger_id)
+                return lock
+        return None
+
+    async def _untried(self) -> list[int]:
+        """List the marked ledgers that are not locked."""
+        names = await self._znodes.children(f"{underreplication.base_path(self._root)}/locks")
+        locked = frozenset(() if isinstance(names, Gone) else names.names)
+        marked = [one async for one in underreplication.list_marked(self._znodes, self._root)]
+        self._attempts.keep_only(frozenset(marked))
+        # At random, so that several workers do not all try to lock the same ledger first.
+        random.shuffle(marked)
+        return [
+            ledger_id
+            for ledger_id in marked
+            if underreplication.lock_path(self._root, ledger_id).rpartition("/")[2] not in locked
+        ]
+
+    async def _should_try(self, ledger_id: int, registered: frozenset[str]) -> bool:
+        if ledger_id not in self._attempts.failed:
+            return True
+        mark = await underreplication.read_mark(self._znodes, self._root, ledger_id)
+        if isinstance(mark, Gone):
+            return False
+        return self._attempts.may_try(ledger_id, mark.version, registered, self._loop.time())
+
+    def _report_invalid(self, ledger_id: int, error: InvalidMetadata) -> None:
+        if self._attempts.note_unrepairable(ledger_id, -1, str(error), frozenset()):
+            _LOG.error("ledger %d is not repaired: %s", ledger_id, error)
+
+    # ── repairing ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def _repair(self, lock: RepairLock) -> None:
+        """Repair a locked ledger, and unlock it however that ends. The caller has taken a turn for it."""
+        ledger_id = lock.mark.ledger_id
+        has_turn = True
+        try:
+            result = await self._attempt(lock)
+            if isinstance(result, GrowingWithoutBookies):
+                self._turns.release()
+                has_turn = False
+                await asyncio.sleep(self._config.open_ledger_grace_s)
+                await self._turns.acquire()
+                has_turn = True
+                result = await self._after_grace(lock, result)
+            await self._note(lock, result)
+        finally:
+            if has_turn:
+                self._turns.release()
+            self._locked.discard(ledger_id)
+            self._unlocked.set()
+            with suppress(MetadataUnavailable):
+                await underreplication.release_lock(self._znodes, lock)
+
+    async def _attempt(self, lock: RepairLock) -> RepairResult:
+        ledger_id = lock.mark.ledger_id
+        bookies = await registration.read_bookies(self._znodes, self._root)
+        repair = LedgerRepair(
+            ledger_id,
+            lock.mark.replicas,
+            bookies,
+            self._cluster.candidates(),
+            random.getrandbits(62),
+            self._config.copying,
+        )
+        began = self._loop.time()
+        try:
+            result = await run_repair(self._cluster, ledger_id, repair)
+        except SessionExpired:
+            raise
+        except ClusterError as error:
+            result = Postponed(str(error))
+        if repair.copied.entries:
+            _LOG.info(
+                "ledger %d: %d entries (%d bytes) copied in %.1f s",
+                *(ledger_id, repair.copied.entries, repair.copied.size, self._loop.time() - began),
+            )
+        return result
+
+    async def _after_grace(self, lock: RepairLock, before: GrowingWithoutBookies) -> RepairResult:
+        """Recover a ledger if its writer still has not replaced the lost bookies, and repair it."""
+        ledger_id = lock.mark.ledger_id
+        after = await self._attempt(lock)
+        if after != before:
+            return after
+        _LOG.info(
+            "ledger %d is recovered: its writer has not replaced %s", ledger_id, ", ".join(after.bookies)
+        )
+        try:
+            metadata = await self._cluster.metadata(ledger_id)
+            await self._cluster.take_over(ledger_id, metadata.password or b"")
+        except NoSuchLedgerExistsOnMetadataServer:
+            return LedgerGone()
+        except SessionExpired:
+            raise
+        except ClusterError as error:
+            return Postponed(str(error))
+        return await self._attempt(lock)
+
+    async def _note(self, lock: RepairLock, result: RepairResult) -> None:
+        ledger_id, version = lock.mark.ledger_id, lock.mark.version
+        match result:
+            case Repaired() | LedgerGone():
+                self._attempts.note_repaired(ledger_id)
+                is_unmarked = await underreplication.mark_repaired(self._znodes, self._root, lock)
+                what = "repaired" if isinstance(result, Repaired) else "deleted by its owner"
+                _LOG.info(
+                    "ledger %d: %s%s",
+                    ledger_id,
+                    what,
+                    "" if is_unmarked else "; it was marked again meanwhile",
+                )
+            case Unrepairable(reason, absent):
+                if self._attempts.note_unrepairable(ledger_id, version, reason, absent):
+                    lost = f"may be on {', '.join(sorted(absent))}" if absent else "are lost"
+                    _LOG.error("ledger %d cannot be repaired, entries %s: %s", ledger_id, lost, reason)
+            case GrowingWithoutBookies(segment, bookies):
+                self._postpone(lock, f"grows from entry {segment} on, without {', '.join(bookies)}")
+            case Postponed(reason):
+                self._postpone(lock, reason)
+
+    def _postpone(self, lock: RepairLock, reason: str) -> None:
+        ledger_id = lock.mark.ledger_id
+        pause_s = self._attempts.note_postponed(ledger_id, lock.mark.version, reason, self._loop.time())
+        _LOG.info("ledger %d is tried again in %.0f s: %s", ledger_id, pause_s, reason)

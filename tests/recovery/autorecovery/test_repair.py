@@ -1,0 +1,250 @@
+"""The repair of one ledger, in worlds of dictionaries: bookies that are lost, damaged, silent, full."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from planted_repair_bugs import REPAIR_BUGS, PlantedRepairBug, planted
+from repair_world import (
+    is_readable,
+    ledger,
+    random_world,
+    world_of,
+)
+
+from recovery.autorecovery.repair import (
+    GrowingWithoutBookies,
+    LedgerGone,
+    Postponed,
+    Repaired,
+    Unrepairable,
+)
+from storage.cluster.metadata.ledger import LedgerSegment
+
+SEEDS = range(150)
+
+
+def check_random_world(seed: int) -> None:
+    """Repair a world; its entries are then all there, and nothing was copied in vain."""
+    random = Random(seed)
+    world = random_world(random)
+    assert world.metadata is not None
+    if not is_readable(world):
+        return
+    suspects = {bookie for one in world.metadata.segments for bookie in one.bookies}
+    result = world.play(world.repair(*suspects, seed=seed), random)
+    growing = None if world.metadata.is_closed else world.metadata.segments[-1]
+    if growing is not None and world.down & set(growing.bookies):
+        assert result == GrowingWithoutBookies(
+            growing.first_entry, tuple(sorted(world.down & set(growing.bookies)))
+        )
+    elif result != Repaired():
+        # With six bookies, of which two may be down, an ensemble of four may have no bookie left.
+        assert isinstance(result, Postponed)
+        assert "no bookie that takes adds" in result.reason
+        return
+    assert world.lacking() == []
+    assert not world.names_lost()
+    assert world.superfluous() == []
+
+
+@pytest.mark.parametrize("first", range(0, 150, 50))
+def test_a_repair_makes_every_fragment_whole_and_copies_nothing_else(first: int) -> None:
+    for seed in SEEDS[first : first + 50]:
+        check_random_world(seed)
+
+
+def check_lost_answers(seed: int) -> None:
+    """Repair again and again while answers are lost; the change of the metadata never precedes a copy."""
+    random = Random(seed)
+    world = random_world(random)
+    assert world.metadata is not None
+    if not is_readable(world):
+        return
+    suspects = {bookie for one in world.metadata.segments for bookie in one.bookies}
+    for loss in (0.2, 0.1, 0.0):
+        world.loss = loss
+        world.play(world.repair(*suspects, seed=seed), random)
+    result = world.play(world.repair(*suspects, seed=seed), random)
+    if not isinstance(result, Postponed):
+        assert world.lacking() == []
+
+
+def test_lost_answers_delay_a_repair_and_do_no_harm() -> None:
+    for seed in range(60):
+        check_lost_answers(seed)
+
+
+def test_a_session_that_is_lost_at_any_step_leaves_what_the_next_repair_completes() -> None:
+    """A bookie is lost in two segments. The repair is cut at each step, and a second one completes it."""
+    metadata = ledger(2, 2, [(0, "123"), (4, "143")], 8)
+    steps, is_over = 0, False
+    while not is_over:
+        world = world_of(metadata)
+        world.down = {"b1"}
+        is_over = world.play(world.repair("b1", seed=3), Random(1), steps) is not None
+        assert world.play(world.repair("b1", seed=4), Random(2)) == Repaired()
+        assert world.lacking() == []
+        assert not world.names_lost()
+        steps += 1
+    assert steps > 20
+
+
+def test_two_workers_at_the_same_time_replace_a_bookie_once() -> None:
+    """The first worker has copied everything when the second one changes the metadata."""
+    world = world_of(ledger(2, 2, [(0, "123")], 5))
+    world.down = {"b1"}
+
+    def another() -> None:
+        assert world.play(world.repair("b1", seed=99), Random(9)) == Repaired()
+
+    world.before_write = another
+    assert world.play(world.repair("b1", seed=1), Random(5)) == Repaired()
+    assert world.writes == 1
+    assert world.lacking() == []
+
+
+# ── what is not repaired, and why ─────────────────────────────────────────────────────────────────────────
+
+
+def test_a_bookie_without_an_answer_has_lost_nothing() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 5))
+    world.silent = {"b2"}
+    assert isinstance(world.play(world.repair(), Random(1)), Postponed)
+    assert (world.added, world.writes) == ([], 0)
+
+
+def test_a_busy_bookie_gets_no_copies() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 5))
+    world.busy = {"b2"}
+    assert isinstance(world.play(world.repair(), Random(1)), Postponed)
+    assert (world.added, world.writes) == ([], 0)
+
+
+def test_entries_that_all_bookies_lack_are_lost_and_others_are_copied() -> None:
+    world = world_of(ledger(2, 2, [(0, "123"), (3, "456")], 5))
+    world.down = {"b4"}
+    for store in world.stores.values():
+        store.pop(0, None)
+    result = world.play(world.repair("b1", "b2", "b3", "b4"), Random(1))
+    assert isinstance(result, Unrepairable)
+    assert result.absent == frozenset()
+    assert not world.names_lost()
+
+
+def test_entries_of_bookies_that_are_not_registered_may_come_back() -> None:
+    world = world_of(ledger(1, 1, [(0, "123")], 5))
+    world.down = {"b1"}
+    result = world.play(world.repair("b1"), Random(1))
+    assert isinstance(result, Unrepairable)
+    assert result.absent == frozenset({"b1"})
+
+
+def test_a_deleted_ledger_needs_no_repair() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 5))
+    world.metadata = None
+    assert world.play(world.repair("b1"), Random(1)) == LedgerGone()
+
+
+def test_without_a_bookie_for_the_copies_the_ledger_waits() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 5), bookies=3)
+    world.down = {"b1"}
+    assert isinstance(world.play(world.repair("b1"), Random(1)), Postponed)
+    assert world.writes == 0
+
+
+def test_a_wiped_bookie_is_filled_again_in_place_when_there_is_no_other() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 5), bookies=3)
+    world.stores["b2"].clear()
+    assert world.play(world.repair(), Random(1)) == Repaired()
+    assert (world.lacking(), world.writes) == ([], 0)
+
+
+def test_a_bookie_that_does_not_keep_what_it_takes_is_replaced() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 5))
+    world.stores["b2"].clear()
+    world.forgetful = {"b2"}
+    assert world.play(world.repair("b2"), Random(1)) == Repaired()
+    assert world.lacking() == []
+
+
+def test_a_read_only_bookie_that_lacks_entries_is_replaced() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 5))
+    del world.stores["b2"][0]
+    world.read_only = {"b2"}
+    assert world.play(world.repair("b2"), Random(1)) == Repaired()
+    assert world.lacking() == []
+
+
+def test_a_read_only_bookie_that_has_its_entries_stays() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 5))
+    world.read_only = {"b2"}
+    assert world.play(world.repair("b2"), Random(1)) == Repaired()
+    assert world.added == []
+
+
+def test_a_target_that_fills_up_does_not_get_into_the_metadata() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 5), bookies=4)
+    world.down, world.full = {"b1"}, {"b4"}
+    assert isinstance(world.play(world.repair("b1"), Random(1)), Postponed)
+    assert world.writes == 0
+
+
+def test_an_entry_that_is_missing_in_the_middle_is_found_at_a_suspect_only() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 20))
+    del world.stores["b2"][10]
+    assert world.play(world.repair(), Random(1)) == Repaired()
+    assert world.lacking() == [("b2", 10)]
+    assert world.play(world.repair("b2"), Random(1)) == Repaired()
+    assert world.lacking() == []
+
+
+def test_the_last_entry_of_a_fragment_is_read_at_every_bookie() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], 20))
+    del world.stores["b2"][19]  # the last one that is striped to its index
+    assert world.play(world.repair(), Random(1)) == Repaired()
+    assert world.lacking() == []
+
+
+def test_the_segment_of_a_writer_is_neither_read_nor_changed() -> None:
+    world = world_of(ledger(2, 2, [(0, "123"), (4, "145")], None))
+    world.down = {"b1"}
+    assert world.play(world.repair("b1"), Random(1)) == GrowingWithoutBookies(4, ("b1",))
+    assert all(entry_id < 4 for _, entry_id in world.read)
+    assert world.metadata is not None
+    assert world.metadata.segments[-1] == LedgerSegment(4, ("b1", "b4", "b5"))
+    assert world.lacking() == []
+
+
+def test_an_empty_closed_ledger_loses_only_a_name() -> None:
+    world = world_of(ledger(2, 2, [(0, "123")], -1))
+    world.down = {"b1"}
+    assert world.play(world.repair("b1"), Random(1)) == Repaired()
+    assert (world.added, world.names_lost(), world.writes) == ([], False, 1)
+
+
+def test_a_ledger_of_many_segments_is_changed_a_few_times() -> None:
+    metadata = ledger(2, 2, [(first, "123") for first in range(1100)], 1099)
+    world = world_of(metadata)
+    world.down = {"b1"}
+    assert world.play(world.repair("b1"), Random(1)) == Repaired()
+    assert world.writes == 2
+
+
+# ── planted bugs ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("bug", REPAIR_BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: PlantedRepairBug) -> None:
+    with planted(bug), pytest.raises((AssertionError, KeyError, IndexError)):
+        find(bug)
+
+
+def find(bug: PlantedRepairBug) -> None:
+    """Play the tests that have to find a bug."""
+    for test in bug.tests(globals()):
+        test()
+    if not bug.found_by:
+        for seed in range(300):
+            check_random_world(seed)
