@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Self
 
 from recovery.autorecovery.copying import CopyLimits
+
+if TYPE_CHECKING:
+    from storage.cluster.bookie.config import AutoRecoveryOptions
 
 DAY_S = 86_400.0
 
@@ -29,3 +33,10 @@ class AutoRecoveryConfig:
     """How often every entry of all ledgers is read and its digest verified; 0 for never."""
     repairs_at_once: int = 2
     copying: CopyLimits = field(default_factory=CopyLimits)
+
+    @classmethod
+    def of_options(cls, options: AutoRecoveryOptions) -> Self:
+        """Return the settings that a bookie's options say."""
+        said = {name: value for name, value in asdict(options).items() if value is not None}
+        copying = CopyLimits(bytes_per_s=said.pop("bytes_per_s", None))
+        return cls(**said, copying=copying)

@@ -119,7 +119,11 @@ class LocalCluster:
         with self._locked(), free_ports(request.any_ports) as ports:
             before = self.load() if (self.path / STATE_FILE).exists() else None
             state = planned(before, request, iter(ports))
-            down = [one for one in state.members if processes.state_of(one.process) is ProcessState.DOWN]
+            down = [
+                one
+                for one in state.members
+                if not one.is_lost and processes.state_of(one.process) is ProcessState.DOWN
+            ]
             if not down:
                 raise LocalClusterError(f"the cluster in {self.path} is already up")
             return self._start(state, down, watch)
@@ -130,6 +134,8 @@ class LocalCluster:
         with self._locked():
             state = self.load()
             member = state.member(word)
+            if member.is_lost:
+                raise LocalClusterError(f"{member.name} was killed for good: no command starts it again")
             self._stop(state, [member], watch)
             return self._start(state, [member], watch)
 
@@ -185,7 +191,8 @@ class LocalCluster:
         if not member.is_bookie:
             return ["metadata", "serve", place, *port]
         http = ["--http-port", "0"]  # for `ledgerstore top`
-        return ["bookie", place, "--metadata", state.uri, *port, *http, "--session-timeout", str(_SESSION_S)]
+        session = ["--session-timeout", str(_SESSION_S), "--auto-recovery"]
+        return ["bookie", place, "--metadata", state.uri, *port, *http, *session]
 
     def _wait_until_ready(self, state: ClusterState, log_ends: dict[str, int], watch: Watch) -> None:
         waiting = {name: state.member(name) for name in log_ends}
@@ -246,6 +253,23 @@ class LocalCluster:
         """Kill one member, without notice."""
         member = self._running(word)
         self._signal(member, signal.SIGKILL, ProcessState.DOWN)
+        return member
+
+    def kill_for_good(self, word: str) -> Member:
+        """Kill one bookie, running or not, and never start it again, as if its machine had burnt down.
+
+        Its files stay, and no command uses them.
+        """
+        self.load()  # before the lock is made in a directory that is none of a cluster
+        with self._locked():
+            state = self.load()
+            member = state.member(word)
+            if not member.is_bookie:
+                raise LocalClusterError(f"{member.name} cannot be lost for good: the others need it")
+            # Written first. Otherwise an interrupted command would leave a bookie that `up` starts again.
+            self._save(state.without(member.name))
+            if processes.state_of(member.process) is not ProcessState.DOWN:
+                self._signal(member, signal.SIGKILL, ProcessState.DOWN)
         return member
 
     def pause(self, word: str) -> Member:

@@ -4,7 +4,8 @@
      "members": [{"name": "metadata", "port": 2181, "pid": 4711, "started": "81512 …"},
                  {"name": "bookie-1", "port": 3181, "pid": null, "started": null}]}
 
-A process is named by its number and by when it was started, because the system uses numbers again.
+A process is named by its number and by when it was started, because the system uses numbers again. A bookie
+that was killed for good has `"lost": true`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Member:
     port: int
     process: ProcessKey | None = None
     """The process that was started last; `None` before the first one and after an orderly stop."""
+    is_lost: bool = False
+    """Whether it was killed for good: no command starts it again."""
 
     @property
     def address(self) -> str:
@@ -90,6 +93,11 @@ class ClusterState:
             if member.name == name:
                 return member
         raise LocalClusterError(f"there is no {name}: {', '.join(member.name for member in self.members)}")
+
+    def without(self, name: str) -> ClusterState:
+        """Return the state in which a member is lost for good."""
+        members = (replace(one, is_lost=one.is_lost or one.name == name) for one in self.members)
+        return replace(self, members=tuple(members))
 
     def with_processes(self, processes: dict[str, ProcessKey | None]) -> ClusterState:
         """Return the state with these processes, by name of member."""
@@ -156,6 +164,7 @@ def encode(state: ClusterState) -> bytes:
             "port": member.port,
             "pid": member.process and member.process.pid,
             "started": member.process and member.process.started,
+            **({"lost": True} if member.is_lost else {}),
         }
         for member in state.members
     ]
@@ -186,4 +195,5 @@ def _members(rows: Iterable[dict[str, Any]]) -> Iterable[Member]:
         # A signal to a number below 1 would reach other processes than this one.
         if pid is not None and not (type(pid) is int and pid > 0 and isinstance(started, str)):
             raise ValueError(f"{row}")
-        yield Member(str(row["name"]), int(row["port"]), None if pid is None else ProcessKey(pid, started))
+        process = None if pid is None else ProcessKey(pid, started)
+        yield Member(str(row["name"]), int(row["port"]), process, row.get("lost") is True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-    from recovery.local_cluster.cluster import LocalCluster
+    from recovery.local_cluster.cluster import LocalCluster, MemberStatus
     from recovery.local_cluster.look import ClusterLook
     from recovery.local_cluster.state import ClusterState
     from recovery.shell.output import Cell, Row
@@ -91,7 +91,7 @@ def rows(
         found.append(
             {
                 "name": member.name,
-                "state": doing if member.name in names else status.state.value,
+                "state": _state_of(status, doing if member.name in names else ""),
                 "registered": registered,
                 "address": member.address,
                 "pid": process.pid if process and status.state is not ProcessState.DOWN else None,
@@ -105,6 +105,14 @@ def rows(
             }
         )
     return found
+
+
+def _state_of(status: MemberStatus, doing: str) -> str:
+    from recovery.local_cluster.processes import ProcessState
+
+    if status.member.is_lost and status.state is ProcessState.DOWN:
+        return "lost"
+    return doing or status.state.value
 
 
 def summary(found: Sequence[Row]) -> str:
@@ -132,6 +140,7 @@ def hints(state: ClusterState, path: str, stop: str) -> list[tuple[str, str]]:
         ("ledgers", f"ledgerstore ledgers {state.uri}"),
         ("figures", f"ledgerstore top {state.uri}"),
         ("failures", f"ledgerstore cluster kill {which}{place}    # or pause, resume, restart"),
+        ("repairs", f"ledgerstore autorecovery status {state.uri}"),
         ("stop", stop or f"ledgerstore cluster down{place}"),
     ]
 

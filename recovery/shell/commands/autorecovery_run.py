@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recovery.shell.auto_recovery_log import print_log
 from recovery.shell.cluster_metadata import uri
 from recovery.shell.exit_codes import CannotDo, check_installed, say
 
@@ -138,20 +139,6 @@ def command(
     except (PartFailed, StoreError) as error:
         raise CannotDo(f"auto-recovery has stopped: {error}") from error
     say("autorecovery: stopped")
-
-
-def print_log() -> None:
-    """Print what auto-recovery notices and does to stderr, each line with its time."""
-    import logging
-    import sys
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S"))
-    logger = logging.getLogger("ledgerstore.autorecovery")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    # Remarks about connections are not printed without a handler of their own.
-    logging.getLogger("ledgerstore").addHandler(logging.NullHandler())
 
 
 async def _run(service: AutoRecovery) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from storage.cluster.bookie.identity import BookieIdentity
     from storage.cluster.metadata.address import MetadataAddress
     from storage.cluster.tls import TlsContexts
+    from storage.cluster.zookeeper.client import ClientConfig
     from storage.config import StoreConfig
 
 _PAUSE_OF_A_SCAN_S = 0.1
@@ -62,6 +63,11 @@ _FAILURE_POLL_S = 0.5
     metavar="SECONDS",
     help="How often to look for ledgers that the metadata no longer have; the second look deletes them."
     "  [default: 900]",
+)
+@click.option(
+    "--auto-recovery",
+    is_flag=True,
+    help="Repair ledgers in this process, too, as `ledgerstore autorecovery run` does.",
 )
 @click.option("--tls-certificate", metavar="FILE", help="Offer TLS with this certificate chain (PEM).")
 @click.option("--tls-key", metavar="FILE", help="The key of the certificate, if it is in another file.")
@@ -173,7 +179,7 @@ def command(conf: str | None, **given: Any) -> None:
 def _options(given: Mapping[str, Any]) -> BookieOptions:
     """Return what the command line says, without the environment, because a file decides against that."""
     from storage.cluster.bookie.access import Channels
-    from storage.cluster.bookie.config import BookieOptions
+    from storage.cluster.bookie.config import AutoRecoveryOptions, BookieOptions
     from storage.cluster.metadata.registration import BookieMode
     from storage.cluster.tls import ClientCertificates, TlsConfig
 
@@ -208,6 +214,7 @@ def _options(given: Mapping[str, Any]) -> BookieOptions:
         channels=Channels.TLS_ONLY if given["require_tls"] else None,
         roles=frozenset(given["roles"]) or None,
         mode=BookieMode.READ_ONLY if given["read_only"] else None,
+        auto_recovery=AutoRecoveryOptions() if given["auto_recovery"] else None,
     )
 
 
@@ -319,10 +326,14 @@ async def _run(
             await membership.register(service_info(config.shown_host, port, shown))
             say(f"bookie {identity.bookie_id} serves clients on {config.host}:{port}")
             deleting = asyncio.create_task(delete_repeatedly(deletions, membership, config.collect_every_s))
+            recovering = asyncio.create_task(_recover(config, identity.bookie_id, cluster, client))
             try:
                 failure = await _end_of_service(stopped, bookie, config.when_full)
             finally:
                 deleting.cancel()
+                recovering.cancel()
+                # Before the bookie is unregistered, so that its vote and its locks are gone, too.
+                await asyncio.gather(recovering, return_exceptions=True)
         finally:
             # 4. Unregister first, so that no new writer chooses this bookie; then answer what was taken.
             try:
@@ -333,6 +344,26 @@ async def _run(
                     await pages.stop()
     if failure is not None:
         raise CannotDo(f"the store has failed, and so the bookie has stopped: {failure}")
+
+
+async def _recover(config: BookieConfig, name: str, cluster: MetadataAddress, client: ClientConfig) -> None:
+    """Repair ledgers until the caller is cancelled, if the configuration says so."""
+    if config.auto_recovery is None:
+        return
+    from functools import partial
+
+    from recovery.autorecovery.config import AutoRecoveryConfig
+    from recovery.autorecovery.service import AutoRecovery, PartFailed
+    from recovery.shell.auto_recovery_log import print_log
+    from storage.cluster.zookeeper.client import connect
+
+    print_log()
+    settings = AutoRecoveryConfig.of_options(config.auto_recovery)
+    try:
+        await AutoRecovery(partial(connect, client), cluster.root, cluster.tree, name, settings).run()
+    except PartFailed as error:
+        # The bookie serves on. Other processes repair, and this one when it is started again.
+        say(f"auto-recovery has stopped: {error}")
 
 
 async def _end_of_service(

@@ -13,19 +13,27 @@ _which = click.argument("which", metavar="WHICH")
 @click.command()
 @_which
 @local_cluster.directory
-def kill(which: str, directory: str) -> None:
+@click.option(
+    "--for-good", is_flag=True, help="The bookie is lost: no command starts it again. Its files stay."
+)
+def kill(which: str, directory: str, for_good: object) -> None:
     """Kill one process without notice, as a crash of the program would (SIGKILL).
 
     WHICH is the number of a bookie, its name such as bookie-2, or metadata. DIR is the directory of `cluster
-    up`; the default is the current directory. `cluster restart` starts it again.
+    up`; the default is the current directory. `cluster restart` starts it again, unless it was killed for
+    good. Auto-recovery copies what a lost bookie held if there is another one that can have it.
 
     \b
     Examples:
       ledgerstore cluster kill 2
+      ledgerstore cluster kill 2 --for-good
       ledgerstore cluster kill metadata /data/cluster
     """
     with local_cluster.cluster_at("kill", directory) as cluster:
-        say(f"cluster kill: {cluster.kill(which).name} is down")
+        if for_good:
+            say(f"cluster kill: {cluster.kill_for_good(which).name} is lost")
+        else:
+            say(f"cluster kill: {cluster.kill(which).name} is down")
 
 
 @click.command()

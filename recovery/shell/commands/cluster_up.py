@@ -1,7 +1,7 @@
 """`ledgerstore cluster up`: a metadata server and bookies as processes of this machine.
 
 name          metadata, or bookie-1 …
-state         up, paused or down; starting or stopping while the command waits for it
+state         up, paused, down, or lost for good; starting or stopping while the command waits for it
 registered    writable, read-only or no: what the metadata say of a bookie; null if they do not answer
 address       where it listens; the address of a bookie is also its id
 pid           of its process, if there is one

@@ -42,6 +42,10 @@ HONOURED = (
     *("tlsEnabledProtocols", "tlsCertFilesRefreshDurationSeconds"),
     *("bookieAuthProviderFactoryClass", "authorizedRoles"),
     *("forceReadOnlyBookie", "readOnlyModeEnabled"),
+    *("autoRecoveryDaemonEnabled", "lostBookieRecoveryDelay", "openLedgerRereplicationGracePeriod"),
+    *("lockReleaseOfFailedLedgerGracePeriod", "auditorPeriodicBookieCheckInterval"),
+    *("auditorPeriodicCheckInterval", "auditorPeriodicReplicasCheckInterval"),
+    *("auditorLedgerVerificationPercentage", "replicationRateByBytes"),
 )
 """The keys that say how the bookie runs. Those of the store are in `bookkeeper_conf`."""
 
@@ -73,6 +77,20 @@ class WhenFull(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class AutoRecoveryOptions:
+    """How a bookie's process repairs ledgers. `None` stands for the default of auto-recovery."""
+
+    lost_bookie_recovery_delay_s: int | None = None
+    open_ledger_grace_s: float | None = None
+    pause_max_s: float | None = None
+    audit_interval_s: float | None = None
+    check_interval_s: float | None = None
+    entry_check_interval_s: float | None = None
+    check_percent: int | None = None
+    bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BookieOptions:
     """How a bookie runs. `None` stands for what is not said."""
 
@@ -95,6 +113,7 @@ class BookieOptions:
     roles: frozenset[str] | None = None
     mode: BookieMode | None = None
     when_full: WhenFull | None = None
+    auto_recovery: AutoRecoveryOptions | None = None
 
     def over(self, others: BookieOptions) -> BookieOptions:
         """Return these options, and from the others what these do not say."""
@@ -156,6 +175,8 @@ class BookieConfig:
     mode: BookieMode = BookieMode.WRITABLE
     """How it begins. It is read-only while its disk is full, too."""
     when_full: WhenFull = WhenFull.READ_ONLY
+    auto_recovery: AutoRecoveryOptions | None = None
+    """`None` if this process repairs no ledgers."""
 
     @property
     def shown_host(self) -> str:
@@ -216,6 +237,7 @@ def load(path: str, given: BookieOptions, host_name: Callable[[], str]) -> Booki
         roles=_roles(values, tls) if given.roles is None else None,
         mode=BookieMode.READ_ONLY if values.flag("forceReadOnlyBookie") else None,
         when_full=WhenFull.STOP if values.flag("readOnlyModeEnabled") == 0 else None,
+        auto_recovery=_auto_recovery(values),
     )
     remarks = [f"{path}: {'; '.join(about_keys)}"] if (about_keys := conf.remarks()) else []
     if tls is None and (unused := [key for key in HONOURED if key.startswith("tls") and values.text(key)]):
@@ -376,6 +398,23 @@ def _roles(values: _Values, tls: TlsConfig | None) -> frozenset[str] | None:
     if tls is None or tls.clients is ClientCertificates.NOT_ASKED:
         raise values.refusal_of(roles_key, "roles need TLS and tlsClientAuthentication=true")
     return roles
+
+
+def _auto_recovery(values: _Values) -> AutoRecoveryOptions | None:
+    if not values.flag("autoRecoveryDaemonEnabled"):
+        return None
+    rate = values.text("replicationRateByBytes")
+    return AutoRecoveryOptions(
+        values.number("lostBookieRecoveryDelay"),
+        _seconds(values.number("openLedgerRereplicationGracePeriod")),
+        _seconds(values.number("lockReleaseOfFailedLedgerGracePeriod")),
+        values.number("auditorPeriodicBookieCheckInterval", 1),
+        values.number("auditorPeriodicCheckInterval"),
+        values.number("auditorPeriodicReplicasCheckInterval"),
+        values.number("auditorLedgerVerificationPercentage", 0, 100),
+        # BookKeeper's default, -1, stands for no limit.
+        None if rate == "-1" else values.number("replicationRateByBytes", 1),
+    )
 
 
 def _http_port(values: _Values) -> int:

@@ -218,11 +218,18 @@ def test_processes_can_be_killed_paused_and_started_again(tmp_path: Path) -> Non
         assert states(tmp_path) == ["up"] * 4
         assert state_in(tmp_path).bookies[1] == after.bookies[1]
 
+        # One that was killed for good is not started again.
+        assert cluster("kill", 3, tmp_path, "--for-good").stderr == "cluster kill: bookie-3 is lost\n"
+        assert states(tmp_path) == ["up", "up", "up", "lost"]
+        assert "killed for good" in cluster("restart", 3, tmp_path).stderr
+        assert "already up" in cluster("up", tmp_path).stderr
+        assert cluster("kill", "metadata", tmp_path, "--for-good").returncode == 3
+
         # A paused process is stopped too.
         cluster("pause", "metadata", tmp_path)
         assert "bookie-3" in rows_of(tmp_path)
         assert cluster("down", tmp_path).stderr == "cluster down: stopped\n"
-        assert states(tmp_path) == ["down"] * 4
+        assert states(tmp_path) == ["down"] * 3 + ["lost"]
 
 
 def verdict_of(done: subprocess.CompletedProcess[str]) -> str:

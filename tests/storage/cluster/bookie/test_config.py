@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage.cluster.bookie.access import AccessPolicy, Channels
-from storage.cluster.bookie.config import BookieConf, BookieConfig, BookieOptions, WhenFull, load
+from storage.cluster.bookie.config import (
+    AutoRecoveryOptions,
+    BookieConf,
+    BookieConfig,
+    BookieOptions,
+    WhenFull,
+    load,
+)
 from storage.cluster.metadata.registration import BookieMode
 from storage.cluster.tls import ClientCertificates, TlsConfig, TlsVersion
 from storage.errors import InvalidConfig
@@ -26,6 +33,17 @@ CLIENTS = """
 tlsClientAuthentication = true
 tlsTrustStoreType = PEM
 tlsTrustStore = /tls/authorities
+"""
+AUTO_RECOVERY = """
+autoRecoveryDaemonEnabled = true
+lostBookieRecoveryDelay = 60
+openLedgerRereplicationGracePeriod = 3000
+lockReleaseOfFailedLedgerGracePeriod = 10000
+auditorPeriodicBookieCheckInterval = 3600
+auditorPeriodicCheckInterval = 0
+auditorPeriodicReplicasCheckInterval = 7200
+auditorLedgerVerificationPercentage = 5
+replicationRateByBytes = 1048576
 """
 ROLES = "bookieAuthProviderFactoryClass = org.apache.bookkeeper.tls.BookieAuthZFactory\n"
 
@@ -59,6 +77,15 @@ def read(tmp_path: Path, text: str, given: BookieOptions = BookieOptions()) -> B
         ("gcWaitTime = 60000", BookieOptions(collect_every_s=60.0)),
         ("gcOverreplicatedLedgerWaitTime = 7200000", BookieOptions(over_replicated_every_s=7200.0)),
         ("gcOverreplicatedLedgerWaitTime = 0", BookieOptions(over_replicated_every_s=inf)),
+        ("lostBookieRecoveryDelay = 60", BookieOptions()),
+        (
+            "autoRecoveryDaemonEnabled = true\nreplicationRateByBytes = -1",
+            BookieOptions(auto_recovery=AutoRecoveryOptions()),
+        ),
+        (
+            AUTO_RECOVERY,
+            BookieOptions(auto_recovery=AutoRecoveryOptions(60, 3.0, 10.0, 3600, 0, 7200, 5, 1048576)),
+        ),
         ("nettyMaxFrameSizeBytes = 2097152", BookieOptions(frame_size_max=2 << 20)),
         ("httpServerEnabled = true", BookieOptions(http_port=8080)),
         (
