@@ -206,6 +206,7 @@ def test_every_logger_is_below_one_name() -> None:
     names = {found for one in sources for found in re.findall(r"getLogger\(([^)]*)\)", one.read_text())}
     assert names - {""} == {
         '"ledgerstore"',
+        '"ledgerstore.autorecovery"',
         '"ledgerstore.bookie"',
         '"ledgerstore.client"',
         '"ledgerstore.config"',
