@@ -73,6 +73,7 @@ CLUSTER_DRIVERS = {
 AUTORECOVERY_DRIVERS = {
     "recovery/autorecovery/auditor.py",
     "recovery/autorecovery/audits.py",
+    "recovery/autorecovery/decommission.py",
     "recovery/autorecovery/drive.py",
     "recovery/autorecovery/service.py",
     "recovery/autorecovery/worker.py",
@@ -167,6 +168,7 @@ OWNERS = {
         *CLUSTER_DRIVERS,
         *AUTORECOVERY_DRIVERS,
         "recovery/shell/commands/autorecovery_run.py",
+        "recovery/shell/commands/empty_bookie.py",
         "recovery/shell/commands/metadata_serve.py",
         "recovery/shell/commands/bookie.py",
     },

@@ -46,6 +46,11 @@ class RepairAttempts:
         """The ledgers whose last repair has failed."""
         return self._failures.keys()
 
+    @property
+    def given_up(self) -> frozenset[int]:
+        """The ledgers that are not tried again by time."""
+        return frozenset(id_ for id_, one in self._failures.items() if one.not_before == float("inf"))
+
     def may_try(self, ledger_id: int, mark_version: int, registered: AbstractSet[str], now: float) -> bool:
         """Return whether a ledger with this mark should be tried now."""
         last = self._failures.get(ledger_id)

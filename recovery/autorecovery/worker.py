@@ -75,6 +75,10 @@ class ReplicationWorker:
         self._to_try: list[int] = []
         """Marked ledgers of the last listing that were not tried yet."""
 
+    def given_up(self) -> frozenset[int]:
+        """Return the ledgers that this worker cannot repair, and does not try again by time."""
+        return self._attempts.given_up
+
     async def run(self) -> None:
         """Repair until the session ends or the caller is cancelled."""
         marks = self._znodes.watch_children(underreplication.marks_path(self._root))

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+
+from recovery.shell.exit_codes import say
+
+
+class _Lines(logging.Handler):
+    """Prints each message as one line to stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record))
+
 
 def print_log() -> None:
     """Print what auto-recovery notices and does to stderr, each line with its time."""
-    import logging
-    import sys
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S"))
     logger = logging.getLogger("ledgerstore.autorecovery")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    # Remarks about connections are not printed without a handler of their own.
-    logging.getLogger("ledgerstore").addHandler(logging.NullHandler())
+    if not any(isinstance(one, _Lines) for one in logger.handlers):
+        handler = _Lines()
+        handler.setFormatter(
+            logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
+        )
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        # Remarks about connections are not printed without a handler of their own.
+        logging.getLogger("ledgerstore").addHandler(logging.NullHandler())

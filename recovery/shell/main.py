@@ -76,6 +76,17 @@ COMMANDS = {
     "autorecovery": CommandEntry(
         "recovery.shell.commands.autorecovery", "Copy what a lost bookie held to other bookies."
     ),
+    "check": CommandEntry(
+        "recovery.shell.commands.check", "Read the copies of ledgers at each bookie, and verify them."
+    ),
+    "recover": CommandEntry(
+        "recovery.shell.commands.empty_bookie", "Copy what a lost bookie held, in this process.", "recover"
+    ),
+    "decommission": CommandEntry(
+        "recovery.shell.commands.empty_bookie",
+        "Remove a bookie that is gone from a cluster.",
+        "decommission",
+    ),
     "underreplicated": CommandEntry(
         "recovery.shell.commands.underreplicated", "List the ledgers that are marked for repair."
     ),
@@ -98,6 +109,7 @@ ALIASES = {
     "initnewcluster": ["cluster", "init"],
     "nukeexistingcluster": ["metadata", "nuke"],
     "listunderreplicated": ["underreplicated"],
+    "decommissionbookie": ["decommission"],
     "triggeraudit": ["autorecovery", "trigger"],
     "whoisauditor": ["autorecovery", "status"],
     "readledger": ["read"],
