@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _PAUSE_OF_A_SCAN_S = 0.1
 """The pause between a hundred reads of the metadata, so that a scan asks for a thousand nodes a second."""
 
+_END_S = 1.0
+"""How long to wait for auto-recovery to take back its vote and its locks."""
+
 _FAILURE_POLL_S = 0.5
 """How often to look whether the store has failed."""
 
@@ -332,8 +335,9 @@ async def _run(
             finally:
                 deleting.cancel()
                 recovering.cancel()
-                # Before the bookie is unregistered, so that its vote and its locks are gone, too.
-                await asyncio.gather(recovering, return_exceptions=True)
+                # Not for longer: without an answer of the metadata its session ends late, and so does the
+                # bookie's own. The two ends have to be at the same time.
+                await asyncio.wait({recovering}, timeout=_END_S)
         finally:
             # 4. Unregister first, so that no new writer chooses this bookie; then answer what was taken.
             try:
