@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from recovery.autorecovery.check import FragmentFinding, LedgerCheck
     from recovery.autorecovery.repair import LedgerRepair, RepairResult
     from storage.cluster.client.cluster import AsyncCluster
-    from storage.cluster.client.effects import BookieAnswer, Effect, MetadataRead, MetadataWritten, Token
+    from storage.cluster.client.effects import (
+        BookieAnswer,
+        Effect,
+        MetadataRead,
+        MetadataWritten,
+        Sending,
+        Token,
+    )
 
 
 class _Machine(Protocol):
@@ -76,6 +83,10 @@ class _Stoppable:
 
     def answered(self, token: Token, answer: BookieAnswer) -> list[Effect]:
         return self.guarded(self._machine.answered, token, answer)
+
+    def added(self, sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> list[Effect]:
+        # A repair sends each copy by itself, and asks for no adds that are sent together.
+        raise AssertionError(sending, entry_ids, answer)
 
     def metadata_written(self, answer: MetadataWritten) -> list[Effect]:
         return self.guarded(self._machine.metadata_written, answer)
