@@ -187,7 +187,9 @@ public final class LedgerClient {
     private static void look(LedgerHandle handle, ObjectNode answer) throws Exception {
         // First, because the ledger may be closed after entries that come later.
         boolean isClosed = handle.isClosed();
-        long confirmed = handle.readLastConfirmed();
+        // Bookies may answer with an older one than before. The handle keeps the largest.
+        handle.readLastConfirmed();
+        long confirmed = handle.getLastAddConfirmed();
         answer.put("lac", confirmed).set("entries", entries(handle, 0, confirmed));
         if (isClosed) {
             // The handle's own length is that of the moment when it was opened.
