@@ -27,6 +27,7 @@ from storage.cluster.metadata.registration import (
     follow_service_info,
 )
 from storage.cluster.metadata.znodes import Unknown
+from storage.cluster.zookeeper.client import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -35,27 +36,40 @@ if TYPE_CHECKING:
     from zookeeper_processes import KillableServer
 
     from storage.cluster.metadata.znodes import Znodes
+    from storage.cluster.zookeeper.client import ClientConfig
 
 _RETRY_S = 0.2
 
 
 @asynccontextmanager
-async def advertised(znodes: Znodes, root: str, ports: Mapping[str, int]) -> AsyncIterator[None]:
+async def advertised(config: ClientConfig, root: str, ports: Mapping[str, int]) -> AsyncIterator[None]:
     """Keep the address of each bookie, by id, at this port, also when it registers again."""
     known = {bookie: asyncio.Event() for bookie in ports}
-    tasks = [
-        asyncio.create_task(_advertise(znodes, root, bookie, mode, port, known[bookie]))
-        for bookie, port in ports.items()
-        for mode in BookieMode
-    ]
+    advertising = asyncio.create_task(_advertise_all(config, root, ports, known))
     try:
         for event in known.values():
             await event.wait()
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        advertising.cancel()
+        await asyncio.gather(advertising, return_exceptions=True)
+
+
+async def _advertise_all(
+    config: ClientConfig, root: str, ports: Mapping[str, int], known: Mapping[str, asyncio.Event]
+) -> None:
+    while True:
+        # The session expires if the metadata server is away for long.
+        with suppress(MetadataUnavailable):
+            async with connect(config) as znodes:
+                await asyncio.gather(
+                    *(
+                        _advertise(znodes, root, bookie, mode, port, known[bookie])
+                        for bookie, port in ports.items()
+                        for mode in BookieMode
+                    )
+                )
+        await asyncio.sleep(_RETRY_S)
 
 
 async def _advertise(
@@ -74,11 +88,8 @@ async def _advertise(
 
 
 async def _set(znodes: Znodes, path: str, data: bytes) -> None:
-    """Set the data of a node, whatever happens to the metadata server meanwhile."""
-    while True:
-        with suppress(MetadataUnavailable):
-            if not isinstance(await znodes.set(path, data), Unknown):
-                return
+    """Set the data of a node, also if the first answers are lost."""
+    while isinstance(await znodes.set(path, data), Unknown):
         await asyncio.sleep(_RETRY_S)
 
 

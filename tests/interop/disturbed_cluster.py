@@ -17,7 +17,7 @@ from ledger_clients import JavaClients, our_client
 from recorded_client import RecordedClient
 from zookeeper_processes import KillableServer, free_port, our_server_again
 
-from storage.cluster.zookeeper.client import ClientConfig, connect
+from storage.cluster.zookeeper.client import ClientConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -45,6 +45,7 @@ class DisturbedCluster:
         self._our_stack = AsyncExitStack()
         self._java: JavaClients | None = None
         self._made = 0
+        self._renewing = asyncio.Lock()
 
     async def use_new_client_of_ours(self) -> None:
         """Close our client, in the middle of its calls, and use another one."""
@@ -55,6 +56,12 @@ class DisturbedCluster:
         )
         self.ours = RecordedClient(client, self.history)
         await before.aclose()
+
+    async def renew(self, client: RecordedClient) -> None:
+        """Use another client of ours in place of this one, whose session has expired."""
+        async with self._renewing:
+            if client is self.ours:
+                await self.use_new_client_of_ours()
 
     async def use_new_java_client(self) -> None:
         """Kill the process of the Java client, and use another one."""
@@ -113,9 +120,9 @@ async def disturbed_cluster(
                     (*ports, metadata_port), (*servers, metadata), proxies, strict=True
                 )
             ]
-            znodes = await stack.enter_async_context(connect(ClientConfig((f"127.0.0.1:{metadata_port}",))))
+            config = ClientConfig((f"127.0.0.1:{metadata_port}",))
             addresses = {one.name: one.proxy.port for one in targets[:-1]}
-            await stack.enter_async_context(advertised(znodes, "/ledgers", addresses))
+            await stack.enter_async_context(advertised(config, "/ledgers", addresses))
             disturber = Disturber(Random(seed), targets[:-1], targets[-1])
             uri = f"zk://127.0.0.1:{proxies[-1].port}/ledgers"
             cluster = DisturbedCluster(uri, direct_uri, disturber, history)

@@ -25,7 +25,7 @@ from disturbed_cluster import disturbed_cluster, empty_directory
 from history import History
 from history_checker import check
 from jvm import exit_code_of
-from ledger_clients import ClientKilled, Refusal
+from ledger_clients import ClientKilled, Refusal, SessionLost
 from recorded_client import CallFailed
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ class _Play:
         while True:
             try:
                 return await self._writer.create(quorums)
-            except CallFailed:
-                await asyncio.sleep(_RETRY_S)
+            except CallFailed as failed:
+                await self._recover(failed, self._writer)
                 pair = (self._cluster.ours, self._cluster.java)
                 self._writer, self._other = pair if self._dice.random() < 0.5 else pair[::-1]
 
@@ -139,16 +139,23 @@ class _Play:
     async def _read_all(self, kind: str, ledger: int) -> None:
         async with asyncio.timeout(_RECOVERED_S):
             while not await self._has_read_all(kind, ledger):
-                await asyncio.sleep(_RETRY_S)
+                pass
 
     async def _has_read_all(self, kind: str, ledger: int) -> bool:
         # A client may be killed at any time, and then there is another one.
         reader = self._cluster.ours if kind == "ours" else self._cluster.java
         try:
             await reader.read_closed(ledger, await reader.take_over(ledger))
-        except CallFailed:
+        except CallFailed as failed:
+            await self._recover(failed, reader)
             return False
         return True
+
+    async def _recover(self, failed: CallFailed, client: RecordedClient) -> None:
+        """Do what an application does before it tries again."""
+        if isinstance(failed.__cause__, SessionLost):
+            await self._cluster.renew(client)
+        await asyncio.sleep(_RETRY_S)
 
 
 class Playing:

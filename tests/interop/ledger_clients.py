@@ -18,10 +18,12 @@ from storage.cluster import connect_async
 from storage.cluster.client.connections import CallLimits
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.errors import (
+    ClientClosed,
     ClusterError,
     EnsembleChangesExhausted,
     LedgerClosed,
     NotEnoughBookies,
+    SessionExpired,
     WriterFenced,
 )
 from storage.cluster.wire.messages import Protocol
@@ -54,6 +56,10 @@ class Refusal(Exception):
 
 class NeverAdded(Refusal):
     """An append with this error is not in its ledger and never will be. The Java client has no such error."""
+
+
+class SessionLost(Refusal):
+    """The client cannot be used any more: another one has to be opened. The Java client does that itself."""
 
 
 class ClientKilled(Exception):
@@ -234,6 +240,8 @@ _INCORRECT_PARAMETER = -14
 def _refusal(error: StoreError | ValueError) -> Refusal:
     text = f"{type(error).__name__}: {error}"
     match error:
+        case SessionExpired() | ClientClosed():
+            return SessionLost(error.code, text)
         case ClusterError():
             kind = NeverAdded if isinstance(error, _CERTAIN) else Refusal
             return kind(error.code, text)
