@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from storage.cluster.bookie.first_add import closed_here, is_writable_here
 from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import (
     LAST_ENTRY,
@@ -26,6 +27,7 @@ from storage.entry.model import NO_ENTRY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from recovery.clusterlab.metadata import ModelMetadata
     from recovery.clusterlab.oracles import Oracles
     from recovery.clusterlab.world import World
     from storage.cluster.wire.messages import Answer, Request
@@ -52,12 +54,18 @@ class ModelLedger:
 class ModelBookie:
     """One bookie."""
 
-    def __init__(self, name: str, world: World, oracles: Oracles) -> None:
+    def __init__(
+        self, name: str, world: World, oracles: Oracles, metadata: ModelMetadata | None = None
+    ) -> None:
+        """With metadata, the bookie checks the first ordinary add to a ledger that is unknown to it."""
         self.name = name
+        self._metadata = metadata
         self._world = world
         self._oracles = oracles
         self.ledgers: dict[int, ModelLedger] = {}
         self._unsynced: list[tuple[AddEntry | ReadEntry, Reply]] = []
+        self._unchecked: list[tuple[AddEntry, Reply]] = []
+        """Adds that wait until the metadata of their ledger are read."""
         self._crashes = 0
         self.is_up = True
 
@@ -84,10 +92,37 @@ class ModelBookie:
     # ── what has to be durable ────────────────────────────────────────────────────────────────────────
 
     def _add(self, request: AddEntry, reply: Reply) -> None:
-        if self._ledger(request.ledger_id).is_fenced and not request.options.is_recovery:
+        is_known = request.ledger_id in self.ledgers or request.options.is_recovery
+        if self._metadata is not None and not is_known:
+            self._check_first(request, reply, self._metadata)
+        elif self._ledger(request.ledger_id).is_fenced and not request.options.is_recovery:
             reply(CodeAnswer(Code.FENCED))
         else:
             self._sync_with_others(request, reply)
+
+    def _check_first(self, request: AddEntry, reply: Reply, metadata: ModelMetadata) -> None:
+        self._unchecked.append((request, reply))
+        if len(self._unchecked) == 1:
+            self._world.after(self._world.delay(), self._checked, metadata, self._crashes)
+
+    def _checked(self, metadata: ModelMetadata, crashes: int) -> None:
+        """Take the adds that wait if the ledger is open and names this bookie, else refuse them.
+
+        The server of the metadata may lag behind the writer, so a ledger that does not fit is read again.
+        """
+        if crashes != self._crashes:
+            return
+        known = metadata.shown_to(self.name).value
+        if not is_writable_here(known, self.name):
+            known = metadata.synced(self.name).value
+        closed = closed_here(known, self.name)
+        waiting, self._unchecked = self._unchecked, []
+        for request, reply in waiting:
+            if is_writable_here(known, self.name) or (closed is not None and closed.has(request.entry_id)):
+                self._ledger(request.ledger_id)
+                self._add(request, reply)
+            else:
+                reply(CodeAnswer(Code.FENCED))
 
     def _sync_with_others(self, request: AddEntry | ReadEntry, reply: Reply) -> None:
         self._unsynced.append((request, reply))
@@ -168,6 +203,7 @@ class ModelBookie:
         self.is_up = False
         self._crashes += 1
         unsynced, self._unsynced = self._unsynced, []
+        self._unchecked.clear()
         for request, _ in unsynced:
             # The system may have written it before.
             if self._world.choices.happens(0.3):

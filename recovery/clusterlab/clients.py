@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.client.placement import Candidates
     from storage.cluster.client.tailer import LedgerTailer
-    from storage.cluster.metadata.ledger import ClusterLedgerMetadata
-    from storage.cluster.metadata.update import Versioned
+
+
+_RETRY = 40.0
+_READ_AHEAD = 3
 
 
 class ClientProcess:
@@ -142,8 +144,8 @@ class WriterClient(ClientProcess):
                 self.oracles.knows_closed(self.name, metadata.value)
             case UnderReplicated(bookies):
                 self.lacking = bookies
-            case WriterLost():
-                pass
+            case WriterLost(error):
+                self.oracles.writer_lost(self.name, error)
             case _:
                 raise AssertionError(effect)
 
@@ -158,20 +160,23 @@ class RecovererClient(ClientProcess):
 
     def start(
         self,
-        known: Versioned[ClusterLedgerMetadata],
         entries: EntryCodec,
         candidates: Callable[[], Candidates],
         attempts: int,
+        read_ahead: int = _READ_AHEAD,
     ) -> None:
-        """`known` are the metadata that it has read at first, which may be old."""
-        self._new = partial(LedgerRecoverer, entries, known)
+        """Begin with the metadata that its server shows, which may be old."""
+        self._read_ahead = read_ahead
+        self._entries = entries
         self._candidates = candidates
         self._attempts = attempts
         self._begin()
 
     def _begin(self) -> None:
         self._attempts -= 1
-        machine = self._new(self._candidates(), self.world.choices.pick(100), _READ_AHEAD)
+        known = self.metadata.shown_to(self.name)
+        seed = self.world.choices.pick(100)
+        machine = LedgerRecoverer(self._entries, known, self._candidates(), seed, self._read_ahead)
         self.drive(machine)
         self.perform(machine.begin())
 
@@ -188,10 +193,6 @@ class RecovererClient(ClientProcess):
                 raise AssertionError(effect)
 
 
-_RETRY = 40.0
-_READ_AHEAD = 3
-
-
 class ReaderClient(ClientProcess):
     """Follows the ledger."""
 
@@ -200,7 +201,9 @@ class ReaderClient(ClientProcess):
 
     def start(self, machine: LedgerTailer) -> None:
         self.drive(machine)
-        self.metadata.watch(partial(self.deliver, self._happened, machine, machine.metadata_changed))
+        self.metadata.watch(
+            self.name, partial(self.deliver, self._happened, machine, machine.metadata_changed)
+        )
         self.perform(machine.begin())
 
     def report(self, effect: Effect) -> None:

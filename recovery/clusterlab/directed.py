@@ -94,7 +94,7 @@ class DirectedSchedule:
 
     def recover(self) -> None:
         """Begin the recovery, up to its fence."""
-        self._recoverer.start(self._metadata.node, _ENTRIES, lambda: _CANDIDATES, 1)
+        self._recoverer.start(_ENTRIES, lambda: _CANDIDATES, 1)
         self.world.run()
 
 

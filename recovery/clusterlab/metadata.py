@@ -1,4 +1,16 @@
-"""The metadata of one ledger: linearizable compare-and-set, with answers that are late or lost."""
+"""The metadata of one ledger, as an ensemble of metadata servers shows them.
+
+Writes are linearizable: each takes place at the leader if the node still has the version that it names. Every
+client has a session at one server. A follower shows writes later than the leader, and never goes back. Before
+a client gets the answer to a write, or to a `sync`, its server shows everything that was written until then.
+
+What goes wrong, each by chance:
+
+    an answer is lost      the write has taken place, takes place later, or never does
+    a follower lags        reads without a `sync`, and watches, show the past
+    a session expires      calls under way end without an answer, and watches are set again in a new session,
+                           perhaps at a server that lags more
+"""
 
 from __future__ import annotations
 
@@ -16,19 +28,103 @@ if TYPE_CHECKING:
     from storage.cluster.client.effects import MetadataRead, MetadataWritten
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
 
+    Watch = Callable[[Versioned[ClusterLedgerMetadata]], None]
+
 _LATE_S = 60.0
+
+FOLLOWERS = 2
+
+
+class MetadataServer:
+    """One server: the leader, or a follower that shows each write some time later."""
+
+    def __init__(self, created: Versioned[ClusterLedgerMetadata], lag: float) -> None:
+        self.shown = created
+        self.lag = lag
+        self._watches: list[Watch] = []
+
+    def apply(self, node: Versioned[ClusterLedgerMetadata]) -> None:
+        """Show a write, unless a later one is shown already."""
+        if node.version > self.shown.version:
+            self.shown = node
+            for watch in list(self._watches):
+                watch(node)
+
+    def watch(self, changed: Watch) -> None:
+        self._watches.append(changed)
+
+    def forget(self, changed: Watch) -> None:
+        if changed in self._watches:
+            self._watches.remove(changed)
+
+
+class MetadataSession:
+    """What a client has at the servers: outstanding calls and watches."""
+
+    def __init__(self, server: MetadataServer) -> None:
+        self.server = server
+        self.watches: list[Watch] = []
+        self.calls: dict[int, Callable[[Unknown], None]] = {}
+        """The calls under way, and how each learns that there is no answer."""
+        self.is_connected = True
 
 
 class ModelMetadata:
-    """The node of the ledger, and its watches."""
+    """The node of the ledger, at a leader and its followers."""
 
     def __init__(self, world: World, oracles: Oracles, created: ClusterLedgerMetadata) -> None:
         self._world = world
         self._oracles = oracles
         self.node = Versioned(created, 0)
+        """What the leader has."""
         self.loss = 0.0
         """The probability that an answer is lost."""
-        self._watches: list[Callable[[Versioned[ClusterLedgerMetadata]], None]] = []
+        self._servers = [MetadataServer(self.node, 0.0)]
+        self._sessions: dict[str, MetadataSession] = {}
+        self._calls = 0
+
+    def add_follower(self, lag: float) -> None:
+        """Add a server that shows each write so much later."""
+        self._servers.append(MetadataServer(self.node, lag))
+
+    # ── sessions ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _session(self, name: str) -> MetadataSession:
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = MetadataSession(self._servers[self._some_server()])
+        return session
+
+    def _some_server(self) -> int:
+        return self._world.choices.pick(len(self._servers)) if len(self._servers) > 1 else 0
+
+    def expire(self, name: str, lasts: float) -> None:
+        """End the session of a client. It gets a new one after a while."""
+        session = self._session(name)
+        session.is_connected = False
+        for watch in session.watches:
+            session.server.forget(watch)
+        calls, session.calls = session.calls, {}
+        for unanswered in calls.values():
+            unanswered(Unknown("the session has expired"))
+        self._world.after(lasts, self._reconnect, session)
+
+    def _reconnect(self, session: MetadataSession) -> None:
+        session.is_connected = True
+        session.server = self._servers[self._some_server()]
+        for watch in session.watches:
+            self._watch_in(session, watch)
+
+    def _watch_in(self, session: MetadataSession, changed: Watch) -> None:
+        session.server.watch(changed)
+        changed(session.server.shown)
+
+    def _begin(self, session: MetadataSession, unanswered: Callable[[Unknown], None]) -> int:
+        self._calls += 1
+        session.calls[self._calls] = unanswered
+        return self._calls
+
+    # ── writes ────────────────────────────────────────────────────────────────────────────────────────
 
     def write(
         self,
@@ -39,23 +135,35 @@ class ModelMetadata:
     ) -> None:
         """Write for a process, which gets the answer, or `Unknown` if that is lost."""
         world, choices = self._world, self._world.choices
+        session = self._session(process.name)
+        if not session.is_connected:
+            world.after(world.delay(), process.deliver, answered, Unknown("there is no session"))
+            return
+        call = self._begin(session, lambda unknown: process.deliver(answered, unknown))
         if not choices.happens(self.loss):
-            world.after(world.delay(), self._write_and_answer, process, metadata, version, answered)
+            world.after(
+                world.delay(), self._write_and_answer, process, session, call, metadata, version, answered
+            )
             return
         kind = choices.pick(3)
         if kind:  # the write takes place, before the client gives up or after
             world.after(world.delay() + (kind - 1) * _LATE_S, self._write, process, metadata, version)
-        world.after(_LATE_S / 2, process.deliver, answered, Unknown("the connection was lost"))
+        world.after(
+            _LATE_S / 2, self._end, process, session, call, answered, Unknown("the connection was lost")
+        )
 
     def _write_and_answer(
         self,
         process: ClientProcess,
+        session: MetadataSession,
+        call: int,
         metadata: ClusterLedgerMetadata,
         version: int,
         answered: Callable[[MetadataWritten], None],
     ) -> None:
         answer = self._write(process, metadata, version)
-        self._world.after(self._world.delay(), process.deliver, answered, answer)
+        session.server.apply(self.node)
+        self._world.after(self._world.delay(), self._end, process, session, call, answered, answer)
 
     def _write(
         self, process: ClientProcess, metadata: ClusterLedgerMetadata, version: int
@@ -66,24 +174,74 @@ class ModelMetadata:
             self._world.note(f"metadata    {shown(metadata)} by {process.name}")
         self._oracles.metadata_written(process.name, self.node.value, metadata)
         self.node = Versioned(metadata, version + 1)
-        for watch in self._watches:
-            self._world.after(self._world.delay(), watch, self.node)
+        for server in self._servers:
+            if server.lag:
+                self._world.after(server.lag, server.apply, self.node)
+            else:
+                server.apply(self.node)
         return Written(version + 1)
 
-    def read(self, process: ClientProcess, answered: Callable[[MetadataRead], None]) -> None:
-        """Read for a process."""
-        self._world.after(self._world.delay(), self._read, process, answered)
+    def _end(
+        self,
+        process: ClientProcess,
+        session: MetadataSession,
+        call: int,
+        answered: Callable[..., None],
+        answer: MetadataWritten | MetadataRead,
+    ) -> None:
+        """Give a call its answer, unless the session has expired since."""
+        if session.calls.pop(call, None) is not None:
+            process.deliver(answered, answer)
 
-    def _read(self, process: ClientProcess, answered: Callable[[MetadataRead], None]) -> None:
-        answer: MetadataRead = self.node
+    # ── reads ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, process: ClientProcess, answered: Callable[[MetadataRead], None]) -> None:
+        """Let the server of a process catch up, and read there."""
+        world, session = self._world, self._session(process.name)
+        if not session.is_connected:
+            world.after(world.delay(), process.deliver, answered, Unknown("there is no session"))
+            return
+        call = self._begin(session, lambda unknown: process.deliver(answered, unknown))
+        world.after(world.delay(), self._read, process, session, call, answered)
+
+    def _read(
+        self,
+        process: ClientProcess,
+        session: MetadataSession,
+        call: int,
+        answered: Callable[[MetadataRead], None],
+    ) -> None:
+        self._sync(session.server)
+        answer: MetadataRead = session.server.shown
         if self._world.choices.happens(self.loss / 4):
             answer = Unknown("the connection was lost")
-        self._world.after(self._world.delay(), process.deliver, answered, answer)
+        self._world.after(self._world.delay(), self._end, process, session, call, answered, answer)
 
-    def watch(self, changed: Callable[[Versioned[ClusterLedgerMetadata]], None]) -> None:
-        """Call with the present metadata and after each change, some time later."""
-        self._watches.append(changed)
-        self._world.after(self._world.delay(), changed, self.node)
+    def _sync(self, server: MetadataServer) -> None:
+        server.apply(self.node)
+
+    def shown_to(self, name: str) -> Versioned[ClusterLedgerMetadata]:
+        """Return what the server of a client shows, which may be old."""
+        return self._session(name).server.shown
+
+    def synced(self, name: str) -> Versioned[ClusterLedgerMetadata]:
+        """Return what the server of a client shows after a `sync`."""
+        session = self._session(name)
+        self._sync(session.server)
+        return session.server.shown
+
+    # ── watches ───────────────────────────────────────────────────────────────────────────────────────
+
+    def watch(self, name: str, changed: Watch) -> None:
+        """Call with what the server of a client shows, now and after each change, some time later."""
+
+        def later(node: Versioned[ClusterLedgerMetadata]) -> None:
+            self._world.after(self._world.delay(), changed, node)
+
+        session = self._session(name)
+        session.watches.append(later)
+        if session.is_connected:
+            self._watch_in(session, later)
 
 
 def shown(metadata: ClusterLedgerMetadata) -> str:

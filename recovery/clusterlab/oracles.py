@@ -12,6 +12,7 @@
     O6  a writer that closes its ledger reports every bookie that lacks a copy of an entry
     O8  every call ends, and nothing is busy for ever
     O9  a bookie that has answered a fence takes no more entries from a writer, also after a crash
+    O11 a writer is fenced only if another client has taken its ledger over
 
 T5 is about several ledgers. T6, that both definitions of coverage agree, is a test of its own. The other
 numbers belong to the repair of ledgers.
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.cluster.errors import LedgerCutShort
+from storage.cluster.errors import LedgerCutShort, WriterFenced
 from storage.cluster.metadata.ledger import ClusterLedgerState
 from storage.entry.format import HEAD
 from storage.entry.model import NO_ENTRY
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.entry.model import Entry
 
-INVARIANTS = ("T1", "T2", "T3", "T4", "O1", "O2", "O3", "O4", "O5", "O6", "O8", "O9")
+INVARIANTS = ("T1", "T2", "T3", "T4", "O1", "O2", "O3", "O4", "O5", "O6", "O8", "O9", "O11")
 
 _ORDER = {
     ClusterLedgerState.OPEN: 0,
@@ -85,6 +86,10 @@ class Oracles:
         self.acknowledged = last
         for entry_id in range(first, last + 1):
             self._check_copies("T2", entry_id, self._metadata)
+
+    def writer_lost(self, writer: str, error: ClusterError) -> None:
+        if isinstance(error, WriterFenced) and self._metadata.state is ClusterLedgerState.OPEN:
+            raise InvariantViolated("O11", f"{writer} is fenced, and nothing has taken its ledger over")
 
     def shown(self, reader: str, entry: Entry) -> None:
         expected = self._shown.get(reader, NO_ENTRY) + 1
@@ -154,6 +159,29 @@ class Oracles:
                 )
         for entry_id in range(self._end + 1):
             self._check_copies("T3", entry_id, self._metadata)
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What the oracles remember beside what clients and bookies know."""
+        return self.acknowledged, self._closed_by, frozenset(self._fenced), len(self._payloads)
+
+    def check_now(self) -> None:
+        """Check what holds in every state, whoever looks."""
+        if self._metadata.is_closed and self.acknowledged > self._end:
+            raise InvariantViolated(
+                "O4", f"{self.acknowledged} is acknowledged, and the ledger is closed at {self._end}"
+            )
+        for entry_id in range(self.acknowledged + 1):
+            self._check_copies("T2", entry_id, self._metadata)
+        for name, bookie in self.bookies.items():
+            ledger = bookie.ledgers.get(self._ledger_id)
+            if ledger is None or ledger.last_add_confirmed <= self.acknowledged:
+                continue
+            told = f"{name} tells readers of entry {ledger.last_add_confirmed}"
+            if not self._metadata.is_closed:
+                raise InvariantViolated("O2", f"{told}, and {self.acknowledged} is acknowledged")
+            if ledger.last_add_confirmed > self._end:
+                raise InvariantViolated("O1", f"{told}, and the ledger is closed at {self._end}")
 
     def check_end(self, metadata: ClusterLedgerMetadata) -> None:
         """Check a ledger that was recovered after everything was mended."""

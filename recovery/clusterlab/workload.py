@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from recovery.clusterlab.bookies import ModelBookie
 from recovery.clusterlab.clients import ReaderClient, RecovererClient, WriterClient
-from recovery.clusterlab.metadata import ModelMetadata
+from recovery.clusterlab.metadata import FOLLOWERS, ModelMetadata
 from recovery.clusterlab.network import Network
 from recovery.clusterlab.oracles import InvariantViolated, Oracles
 from recovery.clusterlab.world import BusyForEver, World
@@ -38,6 +38,7 @@ _POLL_S = 100.0
 
 _LOSSES = (0.0, 0.02, 0.1, 0.25)
 _METADATA_LOSSES = (0.0, 0.1, 0.3)
+_LAGS = (1.0, 10.0, 50.0, 200.0)
 
 
 class Schedule:
@@ -72,25 +73,28 @@ class Schedule:
         quorums = QUORUMS[kind if kind < len(QUORUMS) else 0]
         names = [f"b{number}" for number in range(1, quorums.ensemble + 1 + pick(3))]
         candidates = Candidates(frozenset(names))
+        self._registered = set(names)
         seed = pick(1000)
         ensemble = choose_ensemble(candidates, quorums, seed)
         created = ClusterLedgerMetadata(
             quorums.ensemble, quorums.write, quorums.ack, (LedgerSegment(0, ensemble),)
         )
         self.oracles = oracles = self.oracles_kind(quorums, _ENTRIES, created)
-        self.bookies = {name: self.bookie_kind(name, world, oracles) for name in names}
+        self.metadata = ModelMetadata(world, oracles, created)
+        # Bookies of Apache BookKeeper do not check first adds.
+        checked = self.metadata if pick(2) else None
+        self.bookies = {name: self.bookie_kind(name, world, oracles, checked) for name in names}
         oracles.bookies = self.bookies
         self.network = self.network_kind(world, self.bookies)
-        self.metadata = ModelMetadata(world, oracles, created)
+        for _ in range(pick(FOLLOWERS + 1)):
+            self.metadata.add_follower(_LAGS[pick(len(_LAGS))])
         self.network.loss = _LOSSES[pick(len(_LOSSES))]
         self.metadata.loss = _METADATA_LOSSES[pick(len(_METADATA_LOSSES))]
         self._environment = world, self.network, self.metadata, oracles
         self._start_writer(self.machine_kind(_ENTRIES, self.metadata.node, candidates, seed, _LIMITS))
         self._recoverers = [RecovererClient(f"recoverer{n}", *self._environment) for n in range(pick(3))]
         for recoverer in self._recoverers:
-            start = partial(
-                recoverer.start, self.metadata.node, _ENTRIES, self._candidates, attempts=1 + pick(3)
-            )
+            start = partial(recoverer.start, _ENTRIES, self._candidates, attempts=1 + pick(3))
             world.after(pick(HORIZON), recoverer.deliver, start)
         self._readers = [ReaderClient(f"reader{n}", *self._environment) for n in range(pick(3))]
         for reader in self._readers:
@@ -111,18 +115,19 @@ class Schedule:
             self.world.after(at + pick(HORIZON), self.writer.deliver, self.writer.close)
 
     def _start_reader(self, reader: ReaderClient) -> None:
-        reader.deliver(reader.start, LedgerTailer(_ENTRIES, self.metadata.node, 0, _POLL_S))
+        known = self.metadata.shown_to(reader.name)
+        reader.deliver(reader.start, LedgerTailer(_ENTRIES, known, 0, _POLL_S))
 
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────────────
 
     def _go_wrong(self) -> None:
-        """Crash a bookie, cut a link, or pause or kill a client."""
+        """Crash a bookie, cut a link, pause or kill a client, or let a session expire."""
         world, pick = self.world, self._choices.pick
         bookie = list(self.bookies.values())[pick(len(self.bookies))]
         processes = [self.writer, *self._recoverers, *self._readers]
         process = processes[pick(len(processes))]
         lasts = 10 + pick(150)
-        match pick(8):
+        match pick(10):
             case 0 | 1 | 2 | 3:
                 if bookie.is_up:
                     self.network.crash(bookie.name)
@@ -133,6 +138,12 @@ class Schedule:
                 world.after(lasts, self.network.mend, process.name, bookie.name)
             case 6:
                 process.paused_until = world.now + lasts
+            case 7:
+                self.metadata.expire(process.name, lasts / 4)
+            case 8:
+                self._registered.discard(bookie.name)
+                self._tell_candidates()
+                world.after(lasts, self._register, bookie.name)
             case _:
                 process.is_alive = False
 
@@ -140,12 +151,18 @@ class Schedule:
         bookie.restart()
         self._tell_candidates()
 
+    def _register(self, name: str) -> None:
+        """Let a bookie have a session again. It has served all the time."""
+        self._registered.add(name)
+        self._tell_candidates()
+
     def _tell_candidates(self) -> None:
         """Let the writer know, some time later, which bookies are registered."""
         self.world.after(self.world.delay(), setattr, self.writer.machine, "candidates", self._candidates())
 
     def _candidates(self) -> Candidates:
-        return Candidates(frozenset(name for name, bookie in self.bookies.items() if bookie.is_up))
+        up = {name for name, bookie in self.bookies.items() if bookie.is_up}
+        return Candidates(frozenset(up & self._registered))
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -156,7 +173,7 @@ class Schedule:
         for bookie in self.bookies.values():
             bookie.restart()
         self._last = RecovererClient("last", *self._environment)
-        self._last.start(self.metadata.node, _ENTRIES, self._candidates, 1)
+        self._last.start(_ENTRIES, self._candidates, 1)
 
     def _check(self) -> None:
         self.writer.check_done()

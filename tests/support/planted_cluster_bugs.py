@@ -146,6 +146,7 @@ CLUSTER_BUGS = (
         "LedgerWriter._changed",
         Replace("self.last_confirmed + 1", "self.last_pushed + 1"),
         "T2",
+        "O2",
     ),
     _bug(
         "the-last-add-confirmed-is-the-last-add-pushed",
@@ -207,6 +208,14 @@ CLUSTER_BUGS = (
         Drop("self.lacking.add(self.bookies[index])"),
         "O6",
     ),
+    _bug(
+        "a-refusal-of-a-replaced-bookie-ends-the-writer",
+        "a bookie that has failed, and is being replaced, cannot end the writer",
+        COPIES,
+        "EntriesUnderWay.answered",
+        Drop("if sending.bookie_index in self.failed: ..."),
+        "O11",
+    ),
     # ── metadata ─────────────────────────────────────────────────────────────────────────────────────
     _bug(
         "a-lost-answer-taken-for-success",
@@ -232,7 +241,7 @@ CLUSTER_BUGS = (
             ),
         ),
         frozenset({"T2", "O6"}),
-        range(27_500, 27_700),
+        range(4_500, 4_700),
     ),
     _bug(
         "a-conflict-is-written-over",
@@ -254,6 +263,23 @@ CLUSTER_BUGS = (
         "T2",
         "O3",
         "O5",
+    ),
+    PlantedClusterBug(
+        "watches-end-with-their-session",
+        "watches are set again in a new session, and metadata are read after each pause",
+        (
+            EditAddress(
+                METADATA,
+                "ModelMetadata._reconnect",
+                Drop("for watch in session.watches: ..."),
+            ),
+            EditAddress(
+                TAILER,
+                "LedgerTailer.metadata_read",
+                Rewrite("self._metadata = answer", "self._is_polling = False"),
+            ),
+        ),
+        frozenset({"O8"}),
     ),
     # ── the recovery ─────────────────────────────────────────────────────────────────────────────────
     PlantedClusterBug(
@@ -495,6 +521,14 @@ CLUSTER_BUGS = (
         "ModelBookie._add",
         Replace("not request.options.is_recovery", "True"),
         "O8",
+    ),
+    _bug(
+        "a-first-add-is-checked-without-a-sync",
+        "a follower of the metadata that lags does not make a bookie refuse a live writer",
+        BOOKIES,
+        "ModelBookie._checked",
+        Rewrite("known = metadata.synced(self.name).value", "known = metadata.shown_to(self.name).value"),
+        "O11",
     ),
     _bug(
         "a-crash-loses-durable-entries",

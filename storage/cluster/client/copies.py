@@ -95,6 +95,10 @@ class EntriesUnderWay:
                 is_news = is_news or self._sendings[sending.bookie_index] is sending
         if not is_news:
             return CopyResult.STALE
+        if sending.bookie_index in self.failed:
+            # A bookie that the metadata do not name any more refuses its first add as if it were fenced. That
+            # is no fence: this writer has replaced the bookie itself, and waits for the answer to its write.
+            return CopyResult.STALE
         self._fail(sending.bookie_index)
         return _FAILURES.get(answer.code if isinstance(answer, CodeAnswer) else None, CopyResult.FAILED)
 

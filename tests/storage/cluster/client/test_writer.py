@@ -432,6 +432,21 @@ def test_a_fence_met_during_a_change_ends_the_writer_whatever_becomes_of_the_cha
     assert writer.machine.state is WriterState.LOST
 
 
+def test_a_refusal_of_a_bookie_that_has_failed_before_does_not_end_the_writer() -> None:
+    """The metadata do not name the bookie any more, so that it refuses its first add as a stranger's."""
+    writer = PlayedWriter(spares=1)
+    writer.add(b"one", b"two")
+    writer.lose_answer(0, "b2")
+
+    writer.answer(1, "b2", Code.FENCED)
+    writer.written()
+
+    writer.store(0, "b1", "b4")
+    writer.store(1, "b1", "b4")
+    assert writer.acknowledged == [(0, 0), (1, 1)]
+    assert writer.machine.state is WriterState.OPEN
+
+
 def test_another_password_ends_the_writer() -> None:
     writer = PlayedWriter()
     writer.add(b"one")
