@@ -6,7 +6,7 @@ DEMO := .venv-demo
 
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim mutants mutation-score audit-demo interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
+.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-worlds mutants mutation-score audit-demo interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z0-9. -]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -63,7 +63,10 @@ crash-sim: setup ## crash the store in forty thousand ways on a simulated disk (
 	$(BIN)/python tests/support/crash_sim.py $(CRASH_SIM)
 
 cluster-sim: setup ## play sixty thousand schedules of writers, recoveries and readers against failing bookies (a minute)
-	$(BIN)/python tests/support/cluster_sim.py $(CLUSTER_SIM)
+	$(BIN)/ledgerstore cluster-sim run $(CLUSTER_SIM)
+
+cluster-worlds: setup ## play every order of the messages of small worlds (a minute)
+	$(BIN)/ledgerstore cluster-sim run --schedules 0 --worlds small $(CLUSTER_WORLDS)
 
 cluster-mutants: setup ## plant bugs into the client of several bookies: the same simulation finds each (two minutes)
 	PYTHONPATH=tests/support $(BIN)/python tests/support/cluster_mutants.py $(CLUSTER_MUTANTS)
@@ -124,6 +127,8 @@ bookkeeper-tests: setup ## run BookKeeper's own tests of its client on our booki
 proof: ## prove what CI has no time for (three hours and a half; Maven, and root for real power cuts)
 	$(MAKE) crash             # the crash laboratory at its full budget
 	$(MAKE) crash-sim         # all simulated crashes; CI runs a part
+	$(MAKE) cluster-sim CLUSTER_SIM="--schedules 1000000 --first 100000" # the protocol of several bookies
+	$(MAKE) cluster-worlds CLUSTER_WORLDS="--worlds larger" # every order of their messages, in larger worlds
 	$(MAKE) mutation-score    # two thousand machine-made mutants, and all planted bugs before the laboratory
 	$(MAKE) interop           # the real BookKeeper reads our files, and we its
 	$(MAKE) interop-zookeeper HISTORIES=10000 # histories on a real ZooKeeper

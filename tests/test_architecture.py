@@ -91,7 +91,7 @@ RECOVERY: dict[str, set[str]] = {
     "handover": {"directory", "replay", "opening"},
     "audit": {"directory", "replay", "rebuild", "opening", "report"},
     "autorecovery": set(),
-    "clusterlab": set(),
+    "clusterlab": {"report"},
     "crashlab": {"report"},
     "demo": {"opening"},
     "local_cluster": set(),
@@ -99,6 +99,7 @@ RECOVERY: dict[str, set[str]] = {
     "shell": {
         "audit",
         "autorecovery",
+        "clusterlab",
         "crashlab",
         "demo",
         "directory",

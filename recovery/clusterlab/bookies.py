@@ -7,9 +7,10 @@ crash loses what is not synced, or keeps some of it without an answer. Reads see
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from storage.cluster.bookie.first_add import closed_here, is_writable_here
+from storage.cluster.bookie.first_add import EndedLedger, check_first_add
+from storage.cluster.metadata.paths import LedgerPaths, LedgerTree
 from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import (
     LAST_ENTRY,
@@ -21,15 +22,17 @@ from storage.cluster.wire.messages import (
     ReadEntry,
     ReadLac,
 )
+from storage.entry.credentials import Purpose
 from storage.entry.format import HEAD
 from storage.entry.model import NO_ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.clusterlab.metadata import ModelMetadata
+    from recovery.clusterlab.metadata import ModelMetadata, SessionZnodes
     from recovery.clusterlab.oracles import Oracles
     from recovery.clusterlab.world import World
+    from storage.cluster.metadata.znodes import Znodes
     from storage.cluster.wire.messages import Answer, Request
 
     Reply = Callable[[Answer], None]
@@ -106,20 +109,15 @@ class ModelBookie:
             self._world.after(self._world.delay(), self._checked, metadata, self._crashes)
 
     def _checked(self, metadata: ModelMetadata, crashes: int) -> None:
-        """Take the adds that wait if the ledger is open and names this bookie, else refuse them.
-
-        The server of the metadata may lag behind the writer, so a ledger that does not fit is read again.
-        """
+        """Take the adds that wait, or refuse them, as the check of our bookies says."""
         if crashes != self._crashes:
             return
-        known = metadata.shown_to(self.name).value
-        if not is_writable_here(known, self.name):
-            known = metadata.synced(self.name).value
-        closed = closed_here(known, self.name)
         waiting, self._unchecked = self._unchecked, []
+        ledger_id = waiting[0][0].ledger_id
+        found = first_add(metadata.znodes_of(self.name), ledger_id, self.name)
         for request, reply in waiting:
-            if is_writable_here(known, self.name) or (closed is not None and closed.has(request.entry_id)):
-                self._ledger(request.ledger_id)
+            if found is Code.OK or (isinstance(found, EndedLedger) and found.has(request.entry_id)):
+                self._ledger(ledger_id)
                 self._add(request, reply)
             else:
                 reply(CodeAnswer(Code.FENCED))
@@ -214,3 +212,16 @@ class ModelBookie:
 
     def restart(self) -> None:
         self.is_up = True
+
+
+def first_add(znodes: SessionZnodes, ledger_id: int, bookie: str) -> Code | EndedLedger:
+    """Return what the check of a first add says. Nothing in it waits, because the answers are there."""
+    check = check_first_add(cast("Znodes", znodes), _PATHS, ledger_id, bookie, Purpose.WRITING)
+    try:
+        check.send(None)
+    except StopIteration as done:
+        return cast("Code | EndedLedger", done.value)
+    raise AssertionError("the check waits")
+
+
+_PATHS = LedgerPaths("/ledgers", LedgerTree.HIERARCHICAL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from recovery.clusterlab.world import EventKind
 from storage.cluster.client.effects import (
     AddsAcknowledged,
     AddsFailed,
@@ -95,7 +96,7 @@ class ClientProcess:
                     self.world.after(seconds, self.deliver, self._happened, machine, machine.waited)
                 case report:
                     if self.world.trace is not None:
-                        self.world.note(f"{self.name:<11} {report}")
+                        self.world.note(EventKind.REPORT, self.name, str(report))
                     self.report(report)
 
     def _happened(self, machine: LedgerMachine, event: Callable[..., list[Effect]], *answer: object) -> None:

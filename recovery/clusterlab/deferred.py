@@ -26,6 +26,7 @@ from storage.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from recovery.clusterlab.metadata import ModelMetadata
     from recovery.clusterlab.world import World
     from storage.cluster.client.effects import Effect
     from storage.cluster.wire.messages import Answer, Request
@@ -38,8 +39,10 @@ _OK = CodeAnswer(Code.OK)
 class DeferredBookie(ModelBookie):
     """A bookie whose readers see what it has in memory. One journal makes everything durable in its order."""
 
-    def __init__(self, name: str, world: World, oracles: Oracles) -> None:
-        super().__init__(name, world, oracles)
+    def __init__(
+        self, name: str, world: World, oracles: Oracles, metadata: ModelMetadata | None = None
+    ) -> None:
+        super().__init__(name, world, oracles, metadata)
         self.in_memory: set[tuple[int, int]] = set()
         """The ledger and id of each entry that no sync has made durable."""
 

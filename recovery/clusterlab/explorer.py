@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from recovery.clusterlab.directed import SCENARIOS
 from recovery.clusterlab.oracles import InvariantViolated
 from recovery.clusterlab.workload import Schedule
-from recovery.clusterlab.world import Choices
+from recovery.clusterlab.world import Choices, EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from recovery.clusterlab.world import TraceEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,12 @@ def minimise(failure: Failure, plays_max: int = 2_000) -> Failure:
     return Failure(best.seed, best.choices[:end], best.invariant, best.text, best.kind)
 
 
-def trace(failure: Failure) -> list[str]:
-    """Return what happens in the schedule, line by line."""
+def trace(failure: Failure) -> list[TraceEvent]:
+    """Return what happens in the schedule."""
     schedule = failure.kind(Choices(failure.seed, failure.choices))
     schedule.world.trace = []
     try:
         schedule.play()
     except InvariantViolated as violation:
-        schedule.world.note(str(violation))
+        schedule.world.note(EventKind.VIOLATION, "", str(violation))
     return schedule.world.trace

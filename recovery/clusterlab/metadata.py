@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recovery.clusterlab.world import EventKind
+from storage.cluster.metadata.ledger import encode
 from storage.cluster.metadata.update import Versioned
-from storage.cluster.metadata.znodes import Conflict, Unknown, Written
+from storage.cluster.metadata.znodes import Conflict, Node, NodeStat, Unknown, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 _LATE_S = 60.0
 
 FOLLOWERS = 2
+
+METADATA = "metadata"
+"""The name of the metadata in a trace."""
 
 
 class MetadataServer:
@@ -102,15 +107,17 @@ class ModelMetadata:
         """End the session of a client. It gets a new one after a while."""
         session = self._session(name)
         session.is_connected = False
+        self._world.note(EventKind.FAULT, name, "the session with the metadata expires")
         for watch in session.watches:
             session.server.forget(watch)
         calls, session.calls = session.calls, {}
         for unanswered in calls.values():
             unanswered(Unknown("the session has expired"))
-        self._world.after(lasts, self._reconnect, session)
+        self._world.after(lasts, self._reconnect, name, session)
 
-    def _reconnect(self, session: MetadataSession) -> None:
+    def _reconnect(self, name: str, session: MetadataSession) -> None:
         session.is_connected = True
+        self._world.note(EventKind.MENDED, name, "there is a new session with the metadata")
         session.server = self._servers[self._some_server()]
         for watch in session.watches:
             self._watch_in(session, watch)
@@ -171,7 +178,7 @@ class ModelMetadata:
         if version != self.node.version:
             return Conflict()
         if self._world.trace is not None:
-            self._world.note(f"metadata    {shown(metadata)} by {process.name}")
+            self._world.note(EventKind.REQUEST, process.name, shown(metadata), METADATA)
         self._oracles.metadata_written(process.name, self.node.value, metadata)
         self.node = Versioned(metadata, version + 1)
         for server in self._servers:
@@ -191,7 +198,14 @@ class ModelMetadata:
     ) -> None:
         """Give a call its answer, unless the session has expired since."""
         if session.calls.pop(call, None) is not None:
+            if self._world.trace is not None:
+                self._note_answer(process.name, answer)
             process.deliver(answered, answer)
+
+    def _note_answer(self, name: str, answer: MetadataWritten | MetadataRead) -> None:
+        kind = EventKind.NO_ANSWER if isinstance(answer, Unknown) else EventKind.ANSWER
+        text = shown(answer.value) if isinstance(answer, Versioned) else str(answer)
+        self._world.note(kind, METADATA, text, name)
 
     # ── reads ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -211,24 +225,23 @@ class ModelMetadata:
         call: int,
         answered: Callable[[MetadataRead], None],
     ) -> None:
-        self._sync(session.server)
+        self.catch_up(session.server)
         answer: MetadataRead = session.server.shown
         if self._world.choices.happens(self.loss / 4):
             answer = Unknown("the connection was lost")
         self._world.after(self._world.delay(), self._end, process, session, call, answered, answer)
 
-    def _sync(self, server: MetadataServer) -> None:
-        server.apply(self.node)
-
     def shown_to(self, name: str) -> Versioned[ClusterLedgerMetadata]:
         """Return what the server of a client shows, which may be old."""
         return self._session(name).server.shown
 
-    def synced(self, name: str) -> Versioned[ClusterLedgerMetadata]:
-        """Return what the server of a client shows after a `sync`."""
-        session = self._session(name)
-        self._sync(session.server)
-        return session.server.shown
+    def znodes_of(self, name: str) -> SessionZnodes:
+        """Return the nodes as a bookie sees them in its session."""
+        return SessionZnodes(self._session(name).server, self)
+
+    def catch_up(self, server: MetadataServer) -> None:
+        """Let a server show everything that was written until now."""
+        server.apply(self.node)
 
     # ── watches ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,6 +255,22 @@ class ModelMetadata:
         session.watches.append(later)
         if session.is_connected:
             self._watch_in(session, later)
+
+
+class SessionZnodes:
+    """The node of the ledger at the server of one session, for code that reads it through the port."""
+
+    def __init__(self, server: MetadataServer, metadata: ModelMetadata) -> None:
+        self._server = server
+        self._metadata = metadata
+
+    async def sync(self, _path: str) -> None:
+        self._metadata.catch_up(self._server)
+
+    async def get(self, _path: str) -> Node:
+        version = self._server.shown.version
+        data = encode(self._server.shown.value)
+        return Node(data, NodeStat(0, version, 0, 0, version, 0, 0, 0, len(data), 0, 0))
 
 
 def shown(metadata: ClusterLedgerMetadata) -> str:

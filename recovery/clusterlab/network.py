@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recovery.clusterlab.world import EventKind
 from storage.cluster.client.effects import NoAnswer
 from storage.cluster.wire.messages import LAST_ENTRY, AddEntry, CodeAnswer, FoundEntry, LongPoll, ReadEntry
 from storage.entry.format import HEAD
@@ -85,7 +86,8 @@ class Network:
             return
         match choices.pick(4):
             case 0:
-                pass
+                if world.trace is not None:
+                    world.note(EventKind.LOST, process.name, shown_request(request), name)
             case 1:
                 world.after(arrival - world.now, self._arrive_unanswered, call)
             case 2:
@@ -98,11 +100,18 @@ class Network:
 
     def _arrive(self, call: _ModelCall) -> None:
         if call.bookie.is_up and not call.has_ended:
+            self._note_arrival(call)
             call.bookie.take(call.request, lambda answer: self._answer(call, answer))
 
     def _arrive_unanswered(self, call: _ModelCall) -> None:
         if call.bookie.is_up:
+            self._note_arrival(call)
             call.bookie.take(call.request, _ignore)
+
+    def _note_arrival(self, call: _ModelCall) -> None:
+        if self._world.trace is not None:
+            text = shown_request(call.request)
+            self._world.note(EventKind.REQUEST, call.process.name, text, call.bookie.name)
 
     def _answer(self, call: _ModelCall, answer: Answer) -> None:
         if (call.process.name, call.bookie.name) in self._cut:
@@ -117,10 +126,9 @@ class Network:
         call.has_ended = True
         self._open[call.bookie.name].pop(call, None)
         if self._world.trace is not None:
-            self._world.note(
-                f"{call.process.name:<11} {shown_request(call.request)} to {call.bookie.name}: "
-                f"{shown_answer(answer)}"
-            )
+            kind = EventKind.NO_ANSWER if isinstance(answer, NoAnswer) else EventKind.ANSWER
+            text = f"{shown_request(call.request)}: {shown_answer(answer)}"
+            self._world.note(kind, call.bookie.name, text, call.process.name)
         call.process.deliver(call.answered, answer)
 
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────────────
@@ -128,14 +136,17 @@ class Network:
     def crash(self, name: str) -> None:
         """Crash a bookie, and end the calls that it has not answered."""
         self._bookies[name].crash()
+        self._world.note(EventKind.FAULT, name, "crashes")
         for call in list(self._open[name]):
             self._world.after(self._world.delay(), self._end, call, NoAnswer("connection lost"))
 
     def cut(self, client: str, bookie: str) -> None:
         self._cut.add((client, bookie))
+        self._world.note(EventKind.FAULT, client, f"the link to {bookie} is cut")
 
     def mend(self, client: str, bookie: str) -> None:
         self._cut.discard((client, bookie))
+        self._world.note(EventKind.MENDED, client, f"the link to {bookie} works again")
 
     def mend_all(self) -> None:
         """Let nothing go wrong any more."""
@@ -164,6 +175,8 @@ def shown_request(request: Request) -> str:
 def shown_answer(answer: BookieAnswer) -> str:
     """Return an answer as a part of a trace's line."""
     match answer:
+        case NoAnswer(reason):
+            return reason
         case CodeAnswer(code):
             return code.name
         case FoundEntry(None, _, lac):

@@ -10,7 +10,7 @@ from recovery.clusterlab.clients import ReaderClient, RecovererClient, WriterCli
 from recovery.clusterlab.metadata import FOLLOWERS, ModelMetadata
 from recovery.clusterlab.network import Network
 from recovery.clusterlab.oracles import InvariantViolated, Oracles
-from recovery.clusterlab.world import BusyForEver, World
+from recovery.clusterlab.world import BusyForEver, EventKind, World
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.client.entries import entry_codec
 from storage.cluster.client.placement import Candidates, choose_ensemble
@@ -138,22 +138,27 @@ class Schedule:
                 world.after(lasts, self.network.mend, process.name, bookie.name)
             case 6:
                 process.paused_until = world.now + lasts
+                world.note(EventKind.FAULT, process.name, f"is paused until {process.paused_until:.0f}")
             case 7:
                 self.metadata.expire(process.name, lasts / 4)
             case 8:
                 self._registered.discard(bookie.name)
+                world.note(EventKind.FAULT, bookie.name, "loses its registration")
                 self._tell_candidates()
                 world.after(lasts, self._register, bookie.name)
             case _:
                 process.is_alive = False
+                world.note(EventKind.FAULT, process.name, "is killed")
 
     def _restart(self, bookie: ModelBookie) -> None:
         bookie.restart()
+        self.world.note(EventKind.MENDED, bookie.name, "starts again")
         self._tell_candidates()
 
     def _register(self, name: str) -> None:
         """Let a bookie have a session again. It has served all the time."""
         self._registered.add(name)
+        self.world.note(EventKind.MENDED, name, "is registered again")
         self._tell_candidates()
 
     def _tell_candidates(self) -> None:

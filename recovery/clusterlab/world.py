@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import enum
 import heapq
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 EVENTS_MAX = 20_000
 """A schedule has a few hundred events. One with so many is busy for ever."""
+
+
+class EventKind(enum.Enum):
+    """What kind of line of a trace it is."""
+
+    REQUEST = "a request arrives"
+    LOST = "a request is lost"
+    ANSWER = "an answer arrives"
+    NO_ANSWER = "a call ends without an answer"
+    REPORT = "a client tells its application"
+    FAULT = "something goes wrong"
+    MENDED = "something works again"
+    VIOLATION = "an invariant does not hold"
+
+
+class TraceEvent(NamedTuple):
+    """One line of a trace."""
+
+    at: float
+    kind: EventKind
+    source: str
+    """The client, the bookie or the metadata. Empty for a violation."""
+    target: str
+    """Where a message arrives; otherwise empty."""
+    text: str
+
+    def __str__(self) -> str:
+        where = f"{self.source} → {self.target}" if self.target else self.source
+        return f"{self.at:7.1f}  {where:<24} {self.text}"
 
 
 class BusyForEver(Exception):
@@ -47,8 +77,8 @@ class World:
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
         self.now = 0.0
-        self.trace: list[str] | None = None
-        """Lines that say what happens, for a schedule that is shown."""
+        self.trace: list[TraceEvent] | None = None
+        """What happens, for a schedule that is shown."""
         self._events: list[tuple[float, int, Callable[..., object], tuple[object, ...]]] = []
         self._count = 0
 
@@ -72,7 +102,7 @@ class World:
             action(*arguments)
         raise BusyForEver
 
-    def note(self, text: str) -> None:
-        """Add a line to the trace. Call it only if there is one."""
-        assert self.trace is not None
-        self.trace.append(f"{self.now:7.1f}  {text}")
+    def note(self, kind: EventKind, source: str, text: str, target: str = "") -> None:
+        """Add a line to the trace, if there is one."""
+        if self.trace is not None:
+            self.trace.append(TraceEvent(self.now, kind, source, target, text))

@@ -94,6 +94,9 @@ COMMANDS = {
     "crash": CommandEntry(
         "recovery.shell.commands.crash", "Crash a store in every way, and report what it lost."
     ),
+    "cluster-sim": CommandEntry(
+        "recovery.shell.commands.cluster_sim", "Play the cluster client against failing bookies."
+    ),
 }
 
 # Operators know these names from Apache BookKeeper's BookieShell.

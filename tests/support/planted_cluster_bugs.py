@@ -21,6 +21,7 @@ RECOVERER = "storage.cluster.client.recoverer"
 TAILER = "storage.cluster.client.tailer"
 WRITER = "storage.cluster.client.writer"
 BOOKIES = "recovery.clusterlab.bookies"
+FIRST_ADD = "storage.cluster.bookie.first_add"
 METADATA = "recovery.clusterlab.metadata"
 
 
@@ -156,6 +157,7 @@ CLUSTER_BUGS = (
         Replace("self.last_confirmed", "self.last_pushed - 1"),
         "O2",
         "T2",
+        "T3",
     ),
     _bug(
         "length-counted-twice",
@@ -525,9 +527,9 @@ CLUSTER_BUGS = (
     _bug(
         "a-first-add-is-checked-without-a-sync",
         "a follower of the metadata that lags does not make a bookie refuse a live writer",
-        BOOKIES,
-        "ModelBookie._checked",
-        Rewrite("known = metadata.synced(self.name).value", "known = metadata.shown_to(self.name).value"),
+        FIRST_ADD,
+        "check_first_add",
+        Drop("await znodes.sync(...)"),
         "O11",
     ),
     _bug(

@@ -75,6 +75,10 @@ def test_the_help_shows_how_to_enable_completion_in_each_shell() -> None:
     assert all(f"_LEDGERSTORE_COMPLETE={shell}_source" in text for shell in ("bash", "zsh", "fish"))
 
 
+OF_NO_STORE = ("crash", "metadata", "cluster", "cluster-sim", "bookie", "top")
+"""Commands that do not work on one store."""
+
+
 # ── typing errors ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -112,7 +116,7 @@ def test_an_unknown_command_without_a_similar_one_gets_no_suggestion() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in COMMANDS if name not in ("audit", "crash", "metadata", "cluster", "bookie", "top")],
+    [name for name in COMMANDS if name not in ("audit", *OF_NO_STORE)],
 )
 def test_json_and_ndjson_together_are_a_usage_error(name: str) -> None:
     takes_one = ("journal", "log", "ledger", "read", "rebuild-index", "handover")
@@ -167,7 +171,7 @@ def test_the_former_option_dir_works_but_is_not_in_the_help(root: Path, call: tu
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in COMMANDS if name not in ("demo", "crash", "metadata", "cluster", "bookie", "top")],
+    [name for name in COMMANDS if name not in ("demo", *OF_NO_STORE)],
 )
 def test_every_command_calls_the_store_by_the_same_word(name: str) -> None:
     usage = run(name, "--help").stdout.splitlines()[0]

@@ -1,0 +1,1 @@
+"""The report of a run of the cluster laboratory: one page of HTML."""
