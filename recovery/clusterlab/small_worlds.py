@@ -171,13 +171,14 @@ class SmallSchedule:
         difference.
         """
         for call in [one for one in self._network.calls if one.answer is not None and not one.has_ended]:
-            machine, token, answer = call.machine, call.token, call.answer
+            answer = call.answer
             assert answer is not None
             known = self._machine_key(call.process)
-            key = hash((call.process.name, known, token, answer))
+            key = hash((call.process.name, known, call.ids, answer))
             if key not in self._ignored:
-                copied = deepcopy(machine)
-                self._ignored[key] = not copied.answered(token, answer) and hash(frozen(copied)) == known
+                copied = deepcopy(call.machine)
+                effects = call.answer_to(copied, answer)
+                self._ignored[key] = not effects and hash(frozen(copied)) == known
             if self._ignored[key]:
                 self._network.end(call, answer)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recovery.clusterlab.metadata import ModelMetadata, shown
 from recovery.clusterlab.network import Network, shown_answer, shown_request
-from storage.cluster.client.effects import NoAnswer, Token
+from storage.cluster.client.effects import NoAnswer, Sending, Token
 from storage.cluster.metadata.znodes import Unknown
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from recovery.clusterlab.world import World
     from storage.cluster.client.effects import (
         BookieAnswer,
+        Effect,
         LedgerMachine,
         MetadataRead,
         MetadataWritten,
@@ -53,7 +54,8 @@ class CallUnderWay:
     has_ended: bool = False
 
     def describe(self) -> str:
-        return f"{self.process.name}: {shown_request(self.request)} at {self.bookie} ({self.token.sending})"
+        number = next(one.number if isinstance(one, Sending) else one.sending for one in self.ids[:1])
+        return f"{self.process.name}: {shown_request(self.request)} at {self.bookie} ({number})"
 
     @property
     def machine(self) -> LedgerMachine:
@@ -61,12 +63,22 @@ class CallUnderWay:
         return self.answered.args[0]  # type: ignore[no-any-return]
 
     @property
-    def token(self) -> Token:
-        """The token of a call, by which its machine knows it."""
+    def ids(self) -> tuple[Any, ...]:
+        """What its machine knows a call by: a token, or a sending and entry ids."""
         assert isinstance(self.answered, partial)
-        token = self.answered.args[-1]
-        assert isinstance(token, Token)
-        return token
+        ids = self.answered.args[2:]
+        assert isinstance(ids[0], Token | Sending)
+        return ids
+
+    def answer_to(self, machine: LedgerMachine, answer: BookieAnswer) -> list[Effect]:
+        """Give the answer to a machine, which may be a copy of the one that waits for it."""
+        match self.ids:
+            case (Sending() as sending, entry_ids):
+                return machine.added(sending, entry_ids, answer)
+            case (token,):
+                return machine.answered(token, answer)
+            case ids:
+                raise AssertionError(ids)
 
 
 class UnorderedNetwork(Network):

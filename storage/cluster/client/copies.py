@@ -1,8 +1,9 @@
 """The entries under way: where each copy was sent, and which copies count.
 
 A copy counts if the bookie that has stored it is the one that the present ensemble has at its index, and if
-it answers the *last* sending to that index. So an answer counts by its sending. The bookie's name alone is
-not enough: after changes from A to D and back to A, an answer of A may belong to the copy before the changes.
+it answers the *last* sending to that index. So an answer counts by the number of its sending. The bookie's
+name alone is not enough: after changes from A to D and back to A, an answer of A may belong to the copy
+before the changes.
 
 A bookie that has failed gets no more copies until it is replaced. An index with such a bookie is `failed`.
 """
@@ -61,8 +62,9 @@ class EntriesUnderWay:
         """The id of the first entry that is not acknowledged."""
         self.bookies = tuple(bookies)
         """The ensemble. All copies that count are there."""
-        self._sendings = [Sending(bookie, index) for index, bookie in enumerate(bookies)]
+        self._sendings = [Sending(bookie, index, index) for index, bookie in enumerate(bookies)]
         """By index: the sending to the bookie of the ensemble."""
+        self._next_number = len(self._sendings)
         self._targets: dict[int, tuple[Sending, ...]] = {}
         """By the first index of a write set: where its entries are sent now. It is made when it is needed."""
         self.pending: dict[int, EntryUnderWay] = {}
@@ -92,7 +94,7 @@ class EntriesUnderWay:
             elif (entry_id, sending) in self.unanswered:
                 self.unanswered.remove((entry_id, sending))
                 self.lacking.add(sending.bookie)
-                is_news = is_news or self._sendings[sending.bookie_index] is sending
+                is_news = is_news or self._sendings[sending.bookie_index] == sending
         if not is_news:
             return CopyResult.STALE
         if sending.bookie_index in self.failed:
@@ -158,7 +160,8 @@ class EntriesUnderWay:
         self.failed = {index for index in self.failed if self.bookies[index] == bookies[index]}
         for index, bookie in enumerate(bookies):
             if bookie != self.bookies[index]:
-                self._sendings[index] = Sending(bookie, index)
+                self._sendings[index] = Sending(bookie, index, self._next_number)
+                self._next_number += 1
         self.bookies = tuple(bookies)
         self._targets.clear()
         again = [(entry.request, self._send_again(entry)) for entry in self.pending.values()]

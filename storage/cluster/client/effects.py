@@ -38,16 +38,17 @@ class Token(NamedTuple):
     """A number that tells polls of one entry from each other; 0 for a read, which is sent once."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sending:
+class Sending(NamedTuple):
     """A bookie at its index of the ensemble, as long as it stays there.
 
     The copies of many entries belong to one sending. After changes from A to D and back to A, the copies that
-    A gets belong to another sending than those before. So sendings are compared by identity.
+    A gets belong to another sending than those before.
     """
 
     bookie: str
     bookie_index: int
+    number: int
+    """No other sending of the ledger has it."""
 
 
 class NoAnswer(NamedTuple):

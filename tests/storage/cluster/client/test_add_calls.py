@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from storage.cluster.client.effects import BookieAnswer
 
 OK = CodeAnswer(Code.OK)
-B1, B2 = Sending("b1", 0), Sending("b2", 1)
+B1, B2 = Sending("b1", 0, 0), Sending("b2", 1, 1)
 
 
 def add(entry_id: int) -> AddEntry:

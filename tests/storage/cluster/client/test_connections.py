@@ -159,14 +159,14 @@ def test_every_copy_has_one_answer_also_of_a_bookie_that_takes_only_some() -> No
         done = asyncio.Event()
 
         def answered(sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> None:
-            assert sending is b1
+            assert sending == b1
             for entry_id in entry_ids:
                 assert entry_id not in told
                 told[entry_id] = answer
             if len(told) == len(codes):
                 done.set()
 
-        b1 = Sending("b1", 0)
+        b1 = Sending("b1", 0, 0)
         adds = [AddEntry(7, one, bytes(20), b"entry", AddOptions(), b"") for one in codes]
         calls.connections.add([(one, (b1,)) for one in adds], answered)
         assert told == {}, "a call never ends before it returns"
@@ -193,7 +193,7 @@ def test_copies_end_with_their_time_and_with_their_connection() -> None:
             assert list(entry_ids) == [0]
             told.put_nowait(answer)
 
-        copies = [(AddEntry(7, 0, bytes(20), b"entry", AddOptions(), b""), (Sending("b1", 0),))]
+        copies = [(AddEntry(7, 0, bytes(20), b"entry", AddOptions(), b""), (Sending("b1", 0, 0),))]
         calls.connections.add(copies, answered)
         assert await asyncio.wait_for(told.get(), PATIENCE_S) == NoAnswer("timed out")
         calls.connections.add(copies, answered)
