@@ -6,7 +6,7 @@ DEMO := .venv-demo
 
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-worlds mutants mutation-score audit-demo interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
+.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z0-9. -]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -67,6 +67,9 @@ cluster-sim: setup ## play sixty thousand schedules of writers, recoveries and r
 
 cluster-worlds: setup ## play every order of the messages of small worlds (a minute)
 	$(BIN)/ledgerstore cluster-sim run --schedules 0 --worlds small $(CLUSTER_WORLDS)
+
+cluster-stores: setup ## play five thousand such schedules whose bookies are real stores on simulated disks (two minutes)
+	PYTHONPATH=tests/support $(BIN)/python tests/support/real_store_schedules.py $(CLUSTER_STORES)
 
 cluster-mutants: setup ## plant bugs into the client of several bookies: the same simulation finds each (two minutes)
 	PYTHONPATH=tests/support $(BIN)/python tests/support/cluster_mutants.py $(CLUSTER_MUTANTS)
@@ -129,6 +132,7 @@ proof: ## prove what CI has no time for (three hours and a half; Maven, and root
 	$(MAKE) crash-sim         # all simulated crashes; CI runs a part
 	$(MAKE) cluster-sim CLUSTER_SIM="--schedules 1000000 --first 100000" # the protocol of several bookies
 	$(MAKE) cluster-worlds CLUSTER_WORLDS="--worlds larger" # every order of their messages, in larger worlds
+	$(MAKE) cluster-stores    # the same on real stores with power cuts
 	$(MAKE) mutation-score    # two thousand machine-made mutants, and all planted bugs before the laboratory
 	$(MAKE) interop           # the real BookKeeper reads our files, and we its
 	$(MAKE) interop-zookeeper HISTORIES=10000 # histories on a real ZooKeeper

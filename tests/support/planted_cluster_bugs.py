@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from code_edits import After, Before, Drop, Edit, EditAddress, Replace, Rewrite
+from real_store_schedules import RealStoreSchedule
 
 from recovery.clusterlab.deferred import DeferredSchedule
 from recovery.clusterlab.workload import Schedule
@@ -442,6 +443,17 @@ CLUSTER_BUGS = (
         "O8",
     ),
     _bug(
+        "a-reader-is-shown-entries-after-the-end",
+        "a reader of a closed ledger is shown its entries and no others",
+        TAILER,
+        "LedgerTailer._end_of_ledger",
+        Replace(
+            "metadata.last_entry if metadata.is_closed else self.last_add_confirmed",
+            "metadata.last_entry + 1 if metadata.is_closed else self.last_add_confirmed",
+        ),
+        "O1",
+    ),
+    _bug(
         "a-reader-ends-before-the-last-entry",
         "a reader of a closed ledger is shown all entries",
         TAILER,
@@ -560,6 +572,7 @@ CLUSTER_BUGS = (
         "DeferredLedgerWriter.connection_lost",
         Drop("self._copies.fail(bookie)"),
         "T2",
+        "O6",
     ),
     _deferred(
         "a-force-without-one-bookie-confirms",
@@ -571,6 +584,7 @@ CLUSTER_BUGS = (
             "[] if len(force.unanswered) != 1 else self._end_force(force)",
         ),
         "T2",
+        "O6",
     ),
     _deferred(
         "a-failed-force-confirms",
@@ -579,6 +593,7 @@ CLUSTER_BUGS = (
         "DeferredLedgerWriter.answered",
         Replace("answer != CodeAnswer(Code.OK)", "False"),
         "T2",
+        "O6",
     ),
     _deferred(
         "a-force-confirms-what-came-after-it-began",
@@ -618,5 +633,14 @@ CLUSTER_BUGS = (
         Rewrite("self._told = self.last_confirmed", "self._told = self.last_pushed"),
         "O2",
         "O8",
+    ),
+    # ── real stores as bookies ───────────────────────────────────────────────────────────────────────
+    PlantedClusterBug(
+        "a-store-answers-before-its-journal-is-synced",
+        "a store answers an add when no power cut can take it away",
+        (EditAddress("storage.journal.writer", "JournalWriter.sync", Drop("self._file.sync()")),),
+        frozenset({"T2", "T3", "O6", "O8", "O9"}),
+        range(300),
+        kind=RealStoreSchedule,
     ),
 )
