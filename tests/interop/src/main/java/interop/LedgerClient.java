@@ -187,9 +187,8 @@ public final class LedgerClient {
     private static void look(LedgerHandle handle, ObjectNode answer) throws Exception {
         // First, because the ledger may be closed after entries that come later.
         boolean isClosed = handle.isClosed();
-        // Bookies may answer with an older one than before. The handle keeps the largest.
-        handle.readLastConfirmed();
-        long confirmed = handle.getLastAddConfirmed();
+        // Bookies may answer with an older one than before, and the handle may not know yet of a close.
+        long confirmed = Math.max(handle.readLastConfirmed(), handle.getLastAddConfirmed());
         answer.put("lac", confirmed).set("entries", entries(handle, 0, confirmed));
         if (isClosed) {
             // The handle's own length is that of the moment when it was opened.
@@ -201,7 +200,7 @@ public final class LedgerClient {
     private static ArrayNode entries(LedgerHandle handle, long first, long last) throws Exception {
         ArrayNode found = Main.JSON.createArrayNode();
         if (first <= last) {
-            Enumeration<LedgerEntry> entries = handle.readEntries(first, last);
+            Enumeration<LedgerEntry> entries = handle.readUnconfirmedEntries(first, last);
             while (entries.hasMoreElements()) {
                 LedgerEntry entry = entries.nextElement();
                 byte[] data = entry.getEntry();
