@@ -75,7 +75,19 @@ def test_the_help_shows_how_to_enable_completion_in_each_shell() -> None:
     assert all(f"_LEDGERSTORE_COMPLETE={shell}_source" in text for shell in ("bash", "zsh", "fish"))
 
 
-OF_NO_STORE = ("crash", "metadata", "cluster", "cluster-sim", "bookie", "top")
+OF_NO_STORE = (
+    "crash",
+    "metadata",
+    "cluster",
+    "cluster-sim",
+    "bookie",
+    "top",
+    "autorecovery",
+    "check",
+    "recover",
+    "decommission",
+    "underreplicated",
+)
 """Commands that do not work on one store."""
 
 
