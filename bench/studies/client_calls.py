@@ -51,7 +51,7 @@ class _NoSocket:
     def setsockopt(self, *_: object) -> None: ...
 
 
-class PlayedBookie(asyncio.Transport):
+class AnsweringBookie(asyncio.Transport):
     """A connection to a bookie that stores nothing, and answers everything."""
 
     not_counted_s = 0.0
@@ -72,7 +72,7 @@ class PlayedBookie(asyncio.Transport):
         began = process_time()
         data, self._received = self._received, b""
         answers = b"".join(_answers(data))
-        PlayedBookie.not_counted_s += process_time() - began
+        AnsweringBookie.not_counted_s += process_time() - began
         self._client.data_received(answers)
 
     def abort(self) -> None: ...
@@ -109,21 +109,21 @@ class PlayedLoop(asyncio.SelectorEventLoop):
 
     async def create_connection(self, factory: Callable[[], Any], *_: object, **__: object) -> Any:  # type: ignore[override]
         protocol = factory()
-        transport = PlayedBookie(self, protocol)
+        transport = AnsweringBookie(self, protocol)
         protocol.connection_made(transport)
         return transport, protocol
 
 
-class PlayedCluster(AsyncCluster):
+class ClusterWithoutMetadata(AsyncCluster):
     """A client without metadata."""
 
     async def _resolve(self, bookie: str) -> Endpoint:
         return Endpoint("bookie", bookie, 0, "bookie-rpc")
 
 
-def _cluster() -> PlayedCluster:
+def _cluster() -> ClusterWithoutMetadata:
     paths = LedgerPaths("/ledgers", LedgerTree.HIERARCHICAL)
-    return PlayedCluster(cast("Znodes", None), paths, ConnectionOptions(), ZoneRules())
+    return ClusterWithoutMetadata(cast("Znodes", None), paths, ConnectionOptions(), ZoneRules())
 
 
 def _metadata(quorums: Quorums) -> Versioned[ClusterLedgerMetadata]:
@@ -135,9 +135,9 @@ def _metadata(quorums: Quorums) -> Versioned[ClusterLedgerMetadata]:
 
 async def _counted(work: Awaitable[None]) -> float:
     """Return the microseconds of each entry that this takes, without those of the bookies."""
-    began, not_counted = process_time(), PlayedBookie.not_counted_s
+    began, not_counted = process_time(), AnsweringBookie.not_counted_s
     await work
-    return (process_time() - began - (PlayedBookie.not_counted_s - not_counted)) / COUNT * 1e6
+    return (process_time() - began - (AnsweringBookie.not_counted_s - not_counted)) / COUNT * 1e6
 
 
 async def _add(writer: AsyncLedgerWriter, in_flight: int) -> None:

@@ -1,10 +1,10 @@
-"""Auto-recovery: what a lost bookie held is copied to other bookies.
+"""Auto-recovery copies what a lost bookie held to other bookies.
 
 fragments     what each bookie has of a ledger: a segment's key and an index. Pure
 check         reads entries of fragments, and keeps missing, damaged and unreachable apart. Pure
 copying       copies the entries of one fragment to another bookie, or again to its own. Pure
 repair        one ledger: check, copy, change the metadata, check again. Pure
-death_watch   which bookies are lost, and when their ledgers are marked. Pure
+lost_bookies  which bookies are lost, and when their ledgers are marked. Pure
 attempts      when a ledger that could not be repaired is tried again. Pure
 drive         runs a machine over a client of the cluster
 audits        passes over all ledgers: marks, checks

@@ -35,7 +35,7 @@ class _Failure:
 
 
 class RepairAttempts:
-    """What this worker has tried."""
+    """The failed repairs of one worker, and when each ledger may be tried again."""
 
     def __init__(self, pause_max_s: float) -> None:
         self._pause_max_s = pause_max_s

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from recovery.autorecovery import audits
-from recovery.autorecovery.death_watch import DeathWatch
+from recovery.autorecovery.lost_bookies import LostBookies
 from storage.cluster.errors import InvalidMetadata, MetadataUnavailable, SessionExpired
 from storage.cluster.metadata import cookies, registration, underreplication
 from storage.cluster.metadata.election import Candidate
@@ -32,7 +32,8 @@ _RETRY_S = 5.0
 """The pause after an audit that was cut short."""
 _CHECK_RETRY_S = 3600.0
 """The pause after a check of all ledgers that was not complete."""
-_WATCH_S = 3600.0
+_SLEEP_MAX_S = 3600.0
+"""The stored time of a check is read again after this, because BookKeeper's auditor may have checked too."""
 
 
 class Auditor:
@@ -53,7 +54,7 @@ class Auditor:
         self._name = name
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._watch: DeathWatch
+        self._bookies: LostBookies
         self._changed = asyncio.Event()
         """Set when the time of the next audit may have changed."""
 
@@ -66,14 +67,14 @@ class Auditor:
             await self._audit_for_ever()
         finally:
             # After an error another candidate has to take over at once.
-            await _best_effort(candidate)
+            await _withdraw(candidate)
 
     async def _audit_for_ever(self) -> None:
         delay_s = await underreplication.initialize_delay(
             self._znodes, self._root, self._config.lost_bookie_recovery_delay_s
         )
         known = await cookies.list_cookies(self._znodes, self._root)
-        self._watch = DeathWatch(known, delay_s, self._loop.time())
+        self._bookies = LostBookies(known, delay_s, self._loop.time())
         async with asyncio.TaskGroup() as group:
             for mode in BookieMode:
                 group.create_task(self._follow_bookies(mode))
@@ -92,11 +93,11 @@ class Auditor:
         async for _ in registration.follow_bookies(self._znodes, self._root, mode):
             # Both lists together: a bookie that turns read-only leaves one of them, and is not lost.
             bookies = await registration.read_bookies(self._znodes, self._root)
-            before = self._watch.lost
-            self._watch.registered(bookies.all, self._loop.time())
-            for bookie in sorted(self._watch.lost - before):
+            before = self._bookies.lost
+            self._bookies.registered(bookies.all, self._loop.time())
+            for bookie in sorted(self._bookies.lost - before):
                 _LOG.warning("bookie %s is lost", bookie)
-            for bookie in sorted(before - self._watch.lost):
+            for bookie in sorted(before - self._bookies.lost):
                 _LOG.info("bookie %s is back", bookie)
             self._changed.set()
 
@@ -113,7 +114,7 @@ class Auditor:
                         _LOG.warning("the delay stays as it was: %s", error)
                         continue
                     if not isinstance(delay_s, Gone):
-                        self._watch.delay_written(delay_s, self._loop.time())
+                        self._bookies.delay_written(delay_s, self._loop.time())
                         self._changed.set()
                 first = False
         finally:
@@ -125,7 +126,7 @@ class Auditor:
         periodic_at = self._loop.time() + self._config.audit_interval_s
         while True:
             self._changed.clear()
-            due = self._watch.due_at
+            due = self._bookies.due_at
             due_at = periodic_at if due is None else min(due, periodic_at)
             try:
                 async with asyncio.timeout_at(due_at):
@@ -136,8 +137,8 @@ class Auditor:
 
     async def _audit(self) -> None:
         await underreplication.wait_until_enabled(self._znodes, self._root)
-        self._watch.audit_begins()
-        lost = self._watch.lost
+        self._bookies.audit_begins()
+        lost = self._bookies.lost
         began = self._loop.time()
         try:
             result = await audits.mark_lost(self._znodes, self._paths)
@@ -147,14 +148,14 @@ class Auditor:
             _LOG.warning("the audit was cut short: %s", error)
             result = audits.PassResult()
         if result.is_complete:
-            self._watch.audited(lost)
+            self._bookies.audited(lost)
             _LOG.info(
                 "audit: %d of %d ledgers marked in %.1f s (bookies that are not registered: %s)",
                 *(result.marked, result.ledgers, self._loop.time() - began),
                 ", ".join(sorted(result.lost)) or "none",
             )
         else:
-            self._watch.audit_failed(self._loop.time(), _RETRY_S)
+            self._bookies.audit_failed(self._loop.time(), _RETRY_S)
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -163,7 +164,7 @@ class Auditor:
             last_ms = await underreplication.read_check_time(self._znodes, self._root, kind)
             wait_s = 0.0 if last_ms is None else last_ms / 1000 + interval_s - time.time()
             if wait_s > 0:
-                await asyncio.sleep(min(wait_s, _WATCH_S))
+                await asyncio.sleep(min(wait_s, _SLEEP_MAX_S))
                 continue
             if not await self._check(kind, percent):
                 await asyncio.sleep(min(interval_s, _CHECK_RETRY_S))
@@ -186,7 +187,7 @@ class Auditor:
             *(result.ledgers, result.marked, result.unreachable),
         )
         if result.is_complete:
-            # A pass that was cut short is made again, and not in a week.
+            # Without its time a pass that was cut short is repeated soon, and not in a week.
             await underreplication.set_check_time(self._znodes, self._root, kind, began_ms)
         return result.is_complete
 
@@ -199,8 +200,8 @@ def _report_finding(ledger_id: int, findings: list[FragmentFinding]) -> None:
         )
 
 
-async def _best_effort(candidate: Candidate) -> None:
+async def _withdraw(candidate: Candidate) -> None:
     try:
         await candidate.withdraw()
     except MetadataUnavailable as error:
-        _LOG.info("the vote goes with its session: %s", error)
+        _LOG.info("the vote ends with its session: %s", error)

@@ -49,7 +49,7 @@ class LedgerOfCluster:
 
 @dataclass(slots=True)
 class PassResult:
-    """What a pass over all ledgers has found."""
+    """The figures of a pass over all ledgers."""
 
     ledgers: int = 0
     marked: int = 0
@@ -65,7 +65,7 @@ class PassResult:
 async def read_chunks(
     znodes: Znodes, paths: LedgerPaths, unreadable: Callable[[str], None]
 ) -> AsyncIterator[list[LedgerOfCluster]]:
-    """Yield all ledgers in chunks, ascending. What cannot be read is passed to `unreadable` as a text."""
+    """Yield all ledgers in chunks, ascending. `unreadable` gets a text for each node that cannot be read."""
     ids: list[int] = []
     async for found in list_ledgers(znodes, paths):
         if isinstance(found, MisplacedNode):
@@ -106,7 +106,7 @@ async def mark_lost(znodes: Znodes, paths: LedgerPaths) -> PassResult:
         # After the metadata, so that a bookie that a ledger has just got is registered in this list.
         bookies = await registration.read_bookies(znodes, paths.root)
         if not bookies.all:
-            # Rather the metadata service has lost all sessions than every bookie its disks.
+            # Probably the metadata service has lost all sessions, and not the cluster all bookies.
             _LOG.warning("no bookie is registered: no ledger is marked")
             return result
         if not await underreplication.is_enabled(znodes, paths.root):

@@ -37,9 +37,10 @@ READS_AHEAD = 32
 """Entries that are read at the same time."""
 
 BAD_MAX = 10_000
-"""So many bad entries of a fragment are named. Then its check ends: they are repaired before the others."""
+"""The check of a fragment ends after so many bad entries: these are repaired before the others are read."""
 
 SAMPLE_OF_ALL = 100
+"""The percentage with which every entry is read."""
 
 
 class CopyState(enum.Enum):
@@ -52,6 +53,8 @@ class CopyState(enum.Enum):
 
 
 class FragmentState(enum.Enum):
+    """The copy that a bookie has of a fragment."""
+
     WHOLE = "whole"
     LOST = "lost"
     """Its bookie is not registered."""
@@ -63,7 +66,7 @@ class FragmentState(enum.Enum):
 
 @dataclass(slots=True)
 class FragmentFinding:
-    """What a check has found out about a fragment."""
+    """The result of the check of one fragment."""
 
     fragment: Fragment
     is_lost: bool
@@ -135,12 +138,10 @@ class LedgerCheck:
         """By number of the read."""
         self._number = 0
         self._to_read = self._reads(fragments)
-        self.checked = 0
-        """Fragments."""
         self.found: list[FragmentFinding] = []
         """The fragments that are not whole, in the order in which that was noticed."""
         self.result: list[FragmentFinding] | None = None
-        """The same when the check is over, by key."""
+        """The same when the check is over, sorted by key; `None` before."""
 
     def begin(self) -> list[Send]:
         return self._read_more()
@@ -170,7 +171,6 @@ class LedgerCheck:
     def _reads(self, fragments: Iterable[Fragment]) -> Iterator[Send]:
         """Yield the reads of all fragments, one after the other."""
         for fragment in fragments:
-            self.checked += 1
             finding = FragmentFinding(fragment, fragment.bookie not in self._registered)
             if finding.is_lost:
                 self.found.append(finding)

@@ -37,6 +37,6 @@ class AutoRecoveryConfig:
     @classmethod
     def of_options(cls, options: AutoRecoveryOptions) -> Self:
         """Return the settings that a bookie's options say."""
-        said = {name: value for name, value in asdict(options).items() if value is not None}
-        copying = CopyLimits(bytes_per_s=said.pop("bytes_per_s", None))
-        return cls(**said, copying=copying)
+        given = {name: value for name, value in asdict(options).items() if value is not None}
+        copying = CopyLimits(bytes_per_s=given.pop("bytes_per_s", None))
+        return cls(**given, copying=copying)

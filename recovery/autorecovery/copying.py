@@ -34,7 +34,7 @@ _ADD = 1
 """The number of the add of an entry; its reads have 0. Each is sent once by a copy."""
 
 _PAUSE_S = 0.1
-"""A limited copy pauses for so long, each time after the bytes that the limit allows in this time."""
+"""A copy with a limit pauses each time when it has sent the bytes that the limit allows in this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class FragmentCopy:
         effects: list[Effect] = []
         limit = self._limits.bytes_per_s
         if limit is not None and self._since_pause >= limit * _PAUSE_S and not self._is_pausing:
-            # For as long as the bytes would have taken, so that large entries do not break the limit.
+            # The pause is as long as the limit gives these bytes, so that large entries do not exceed it.
             effects.append(Wait(self._since_pause / limit))
             self._since_pause, self._is_pausing = 0, True
         while (

@@ -9,8 +9,8 @@
     check     again, until nothing is found that can be repaired
 
 A change replaces one bookie of one segment: by the segment's key, the index and the bookie that was there. If
-one of them is different by now, another worker or a recovery was first, and nothing is replaced. The copies
-that are too many then are deleted by the bookies' collection.
+one of them is different by now, another worker or a recovery was first, and nothing is replaced. The
+bookies' collection deletes the copies that are then not needed.
 
 The last segment of a ledger that is not closed is never touched. If one of its bookies is not registered, its
 writer gets time to replace that bookie, and the ledger is recovered if it has not. The worker does this.
@@ -52,7 +52,7 @@ _SIZE_MAX = 256 << 20
 """After so many bytes the metadata are changed, so that a worker that dies has not copied them in vain."""
 
 _ROUNDS_MAX = 100
-"""Bookies that lose again what they have taken would keep a worker busy for ever."""
+"""The most checks of one repair. Otherwise bookies that lose what they take would keep it busy for ever."""
 
 
 # ── results ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ledgerstore.autorecovery")
 
 _FAILURES_MAX = 10
-"""So often a part may fail without a long time of work in between."""
+"""A part that has failed so often, without `_LONG_S` of work in between, is not started again."""
 _LONG_S = 600.0
 _PAUSE_S = 1.0
 _PAUSE_MAX_S = 60.0
@@ -41,7 +41,7 @@ class PartFailed(Exception):
 
 
 class AutoRecovery:
-    """The service."""
+    """Auto-recovery in one process, until it is cancelled."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class AutoRecovery:
         self._options = options
 
     async def run(self) -> None:
-        """Serve until the caller is cancelled. Raise `PartFailed` if that makes no sense any more."""
-        await _supervise(_SESSION, self._run_session)
+        """Serve until the caller is cancelled. Raise `PartFailed` if a part fails again and again."""
+        await _supervise("auto-recovery", self._run_session, PartFailed)
 
     async def _run_session(self) -> None:
         async with self._connect() as znodes:
@@ -73,12 +73,12 @@ class AutoRecovery:
                 worker = ReplicationWorker(znodes, self._root, cluster, self._name, self._config)
                 _LOG.info("auto-recovery of %s runs as %s", self._root, self._name)
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(_supervise("the auditor", auditor.run))
-                    group.create_task(_supervise("the worker", worker.run))
+                    group.create_task(_supervise("the auditor", auditor.run, SessionExpired))
+                    group.create_task(_supervise("the worker", worker.run, SessionExpired))
 
 
-async def _supervise(part: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Run a part, and again when it fails. A lost session is for the caller if there is one to open anew."""
+async def _supervise(part: str, run: Callable[[], Awaitable[None]], passed_on: type[Exception]) -> None:
+    """Run a part, and again when it fails. Errors of the type `passed_on` are raised to the caller."""
     loop = asyncio.get_running_loop()
     failures, pause_s = 0, _PAUSE_S
     while True:
@@ -87,9 +87,7 @@ async def _supervise(part: str, run: Callable[[], Awaitable[None]]) -> None:
             await run()
         except Exception as error:
             cause = _cause_of(error)
-            if isinstance(cause, PartFailed):
-                raise cause from error
-            if isinstance(cause, SessionExpired) and part != _SESSION:
+            if isinstance(cause, passed_on):
                 raise cause from error
             failures, pause_s = (failures + 1, pause_s) if loop.time() - began < _LONG_S else (1, _PAUSE_S)
             # A metadata service that is away comes back, and takes as long as it takes.
@@ -105,9 +103,6 @@ async def _supervise(part: str, run: Callable[[], Awaitable[None]]) -> None:
             )
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, _PAUSE_MAX_S)
-
-
-_SESSION = "auto-recovery"
 
 
 def _cause_of(error: BaseException) -> BaseException:

@@ -51,7 +51,7 @@ _LOG = logging.getLogger("ledgerstore.autorecovery")
 _LOOK_S = 5.0
 """How often to look for marks: a watch of the top of their tree does not show every new one."""
 _WAITING_MAX = 100
-"""Ledgers that are locked during their grace."""
+"""The most ledgers that a worker locks at the same time, those in their grace among them."""
 
 
 class ReplicationWorker:
@@ -86,7 +86,7 @@ class ReplicationWorker:
             while True:
                 await underreplication.wait_until_enabled(self._znodes, self._root)
                 await self._repair_while_enabled()
-                # Not the watch alone: a mark below an inner node that is there already does not wake it.
+                # The watch does not notice a mark below an inner node that exists already.
                 await marks.next(_LOOK_S)
         finally:
             marks.close()

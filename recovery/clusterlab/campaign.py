@@ -22,7 +22,7 @@ _PIECE = 500
 
 @dataclass(slots=True)
 class CampaignFigures:
-    """What a run has played and found."""
+    """The figures of a run."""
 
     first_seed: int
     schedules: int = 0
@@ -41,7 +41,7 @@ class CampaignFigures:
 
 
 KINDS: Mapping[str, type[Schedule]] = {"plain": Schedule, "deferred": DeferredSchedule}
-"""By name: what a schedule is about."""
+"""The kinds of schedules, by name."""
 
 
 def play_all(figures: CampaignFigures, count: int, jobs: int, kind: str = "plain") -> Iterator[int]:

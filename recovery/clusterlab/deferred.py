@@ -109,7 +109,7 @@ class DeferredOracles(Oracles):
 
 
 class DeferredNetwork(Network):
-    """Links whose loss the writer notices before anything that a restarted bookie says."""
+    """Links whose loss the writer notices before it gets an answer of the restarted bookie."""
 
     writer: DeferredWriter
 

@@ -166,7 +166,7 @@ class Oracles:
         return self.acknowledged, self._closed_by, frozenset(self._fenced), len(self._payloads)
 
     def check_now(self) -> None:
-        """Check what holds in every state, whoever looks."""
+        """Check what must hold in every state, also without a reader."""
         if self._metadata.is_closed and self.acknowledged > self._end:
             raise InvariantViolated(
                 "O4", f"{self.acknowledged} is acknowledged, and the ledger is closed at {self._end}"

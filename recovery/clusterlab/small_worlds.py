@@ -43,7 +43,7 @@ _ENTRIES = entry_codec(7, DigestType.CRC32C, b"")
 
 @dataclass(frozen=True, slots=True)
 class SmallWorld:
-    """What there is, and how often what may happen."""
+    """The parts of a small world, and how often each kind of event may happen."""
 
     quorums: Quorums
     bookies: int
@@ -81,7 +81,7 @@ LARGER_WORLDS: Mapping[str, SmallWorld] = {
     "three-bookies": SmallWorld(Quorums(3, 3, 2), bookies=3, entries=1, recoveries=1),
     "two-take-overs": SmallWorld(_TWO, bookies=2, entries=1, recoveries=2),
 }
-"""Some minutes or hours each."""
+"""Each takes minutes or hours."""
 
 
 class SmallSchedule:
@@ -144,7 +144,7 @@ class SmallSchedule:
         return moves
 
     def play(self, move: Move) -> None:
-        """Let it happen, and check what must always hold."""
+        """Make a move, and check what must hold in every state."""
         self.world.note(EventKind.REQUEST, "", move.text)
         try:
             move.action()
@@ -301,7 +301,7 @@ _KINDS: dict[type, Callable[[Any], Hashable]] = {}
 
 @dataclass(slots=True)
 class SmallWorldResult:
-    """What playing every order has shown."""
+    """The result of playing every order."""
 
     states: int = 0
     steps: int = 0
@@ -309,7 +309,7 @@ class SmallWorldResult:
     """States in which nothing can happen any more."""
     violation: str = ""
     path: list[str] = field(default_factory=list)
-    """What happens up to the violation."""
+    """The moves up to the violation."""
 
 
 def explore_all(small: SmallWorld, states_max: int = 50_000_000) -> SmallWorldResult:
@@ -317,8 +317,8 @@ def explore_all(small: SmallWorld, states_max: int = 50_000_000) -> SmallWorldRe
 
     Two moves that touch nothing in common lead to the same state in both orders. The second order is not
     played: after one of them was tried, the other one *sleeps* until a move wakes it that it depends on. All
-    states are entered nevertheless. A state that is met again is gone on from only by those moves that have
-    slept each time before.
+    states are entered nevertheless. In a state that is met again only those moves are tried that have slept
+    each time before.
     """
     result = SmallWorldResult()
     ignored: dict[int, bool] = {}
@@ -355,7 +355,7 @@ def explore_all(small: SmallWorld, states_max: int = 50_000_000) -> SmallWorldRe
                     left = {text: one for text, one in tried.items() if one.is_independent_of(move)}
                     nexts.append((number, move, left))
                     tried[move.text] = move
-                # The last of them is gone on with, because it needs no replay.
+                # The search continues with the last of them, because that needs no replay.
                 waiting += [((*path, number), left) for number, _, left in nexts[:-1]]
                 number, move, sleeping = nexts[-1]
                 path = (*path, number)

@@ -1,4 +1,4 @@
-"""Messages of a small world. None moves by itself: each says that it may be the next one."""
+"""The messages of a small world. None arrives by itself: the search chooses which one is the next."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Move(NamedTuple):
 
     text: str
     touches: tuple[str, ...]
-    """What it changes or looks at. Moves that touch nothing in common may change places."""
+    """The parts of the world that it changes or reads. Moves that share none may change places."""
     action: Callable[[], None]
 
     def is_independent_of(self, other: Move) -> bool:
@@ -64,7 +64,7 @@ class CallUnderWay:
 
     @property
     def ids(self) -> tuple[Any, ...]:
-        """What its machine knows a call by: a token, or a sending and entry ids."""
+        """The ids by which the machine knows the call: a token, or a sending and entry ids."""
         assert isinstance(self.answered, partial)
         ids = self.answered.args[2:]
         assert isinstance(ids[0], Token | Sending)
@@ -82,7 +82,7 @@ class CallUnderWay:
 
 
 class UnorderedNetwork(Network):
-    """Links on which nothing moves by itself."""
+    """Links on which a message arrives when the search says so."""
 
     def __init__(self, world: World, bookies: dict[str, ModelBookie]) -> None:
         super().__init__(world, bookies)
@@ -157,14 +157,14 @@ class MetadataCallUnderWay:
 
     process: ClientProcess
     wanted: tuple[ClusterLedgerMetadata, int] | None
-    """What shall be written over which version; `None` for a read."""
+    """The metadata to write, and the version that they replace; `None` for a read."""
     answered: Callable[..., None]
     answer: MetadataWritten | MetadataRead | None = None
     has_ended: bool = False
 
 
 class UnorderedMetadata(ModelMetadata):
-    """Metadata that nothing reaches by itself."""
+    """Metadata that are read and written when the search says so."""
 
     def __init__(self, world: World, oracles: Oracles, created: ClusterLedgerMetadata) -> None:
         super().__init__(world, oracles, created)

@@ -15,7 +15,7 @@ EVENTS_MAX = 20_000
 
 
 class EventKind(enum.Enum):
-    """What kind of line of a trace it is."""
+    """The kinds of lines of a trace."""
 
     REQUEST = "a request arrives"
     LOST = "a request is lost"
@@ -78,7 +78,7 @@ class World:
         self.choices = choices
         self.now = 0.0
         self.trace: list[TraceEvent] | None = None
-        """What happens, for a schedule that is shown."""
+        """The events of a schedule that is shown; `None` for all others."""
         self._events: list[tuple[float, int, Callable[..., object], tuple[object, ...]]] = []
         self._count = 0
 

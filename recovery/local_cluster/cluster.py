@@ -256,7 +256,7 @@ class LocalCluster:
         return member
 
     def kill_for_good(self, word: str) -> Member:
-        """Kill one bookie, running or not, and never start it again, as if its machine had burnt down.
+        """Kill one bookie, running or not, and never start it again, as if its machine was lost.
 
         Its files stay, and no command uses them.
         """

@@ -1,4 +1,4 @@
-"""Prints what auto-recovery notices and does, for the commands that run it."""
+"""Prints the log of auto-recovery, for the commands that run it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Lines(logging.Handler):
 
 
 def print_log() -> None:
-    """Print what auto-recovery notices and does to stderr, each line with its time."""
+    """Print the log of auto-recovery to stderr, each line with its time."""
     logger = logging.getLogger("ledgerstore.autorecovery")
     if not any(isinstance(one, _Lines) for one in logger.handlers):
         handler = _Lines()
@@ -24,5 +24,5 @@ def print_log() -> None:
         )
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-        # Remarks about connections are not printed without a handler of their own.
+        # Otherwise logging would print warnings about connections, which have no handler, in another form.
         logging.getLogger("ledgerstore").addHandler(logging.NullHandler())

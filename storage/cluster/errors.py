@@ -39,8 +39,8 @@
     └── wrong bytes in a node
         └── InvalidMetadata       the node's path, and what is wrong there
 
-`code` is the number of the exception that BookKeeper raises for the same reason, because scripts and people
-who know BookKeeper look for it. Errors of a bookie's start (`CookieRefused`, `BookieRegistered`) have
+`code` is the number of the exception that BookKeeper raises for the same reason, because scripts and
+operators of BookKeeper look for it. Errors of a bookie's start (`CookieRefused`, `BookieRegistered`) have
 the codes of `BookieException`, all others those of `BKException`.
 """
 

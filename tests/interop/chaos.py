@@ -4,7 +4,7 @@
     python tests/interop/chaos.py 60 7          a minute, from another seed
 
 Our client and the Java client write, look at, close and take over ledgers while bookies and the metadata
-server are killed and paused, connections are cut, reset, held, delayed and narrowed, clients are killed, and
+server are killed and paused, connections are cut, reset, held, delayed and throttled, clients are killed, and
 the disks of bookies fill up. Then everything is mended. Checked are the history of all calls; that each entry
 has as many copies as its acknowledgement needs; and, when BookKeeper's own auto-recovery has repaired the
 ledgers that lack copies, that every copy is there.

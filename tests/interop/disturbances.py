@@ -1,8 +1,8 @@
-"""What happens to a cluster while its clients work, one thing after the other, from a seed.
+"""Disturbs a cluster while its clients work, by one fault after the other, from a seed.
 
 Bookies are killed and started again, and paused; so is the metadata server. The connections of the clients go
-through proxies, which hold, delay, narrow, cut and reset them: a bookie's by the address in its service info,
-which `advertise` keeps at its proxy, the metadata's because the clients are told the proxy's address.
+through proxies, which hold, delay, throttle, cut and reset them. Clients find the proxy of a bookie in its
+service info, where `advertised` keeps it; the proxy of the metadata is in the URI that they get.
 """
 
 from __future__ import annotations
@@ -147,11 +147,11 @@ class Disturber:
     others: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     """Other disturbances by name, such as the kill of a client."""
     between_s: float = 0.5
-    """At most so long nothing is disturbed."""
+    """The longest pause between two disturbances."""
     counted: Counter[str] = field(default_factory=Counter)
 
     async def run(self, is_over: asyncio.Event) -> None:
-        """Disturb until it is over. What is going on then ends before this returns."""
+        """Disturb until `is_over` is set, and return when the last disturbance has ended."""
         while not is_over.is_set():
             await self._disturb()
             await asyncio.sleep(self.dice.random() * self.between_s)
@@ -172,7 +172,7 @@ class Disturber:
             "hold": (2, lambda: target.use(HOLD, seconds)),
             "silence": (2, lambda: target.use(SILENCE, seconds)),
             "latency": (1, lambda: target.use(Faults(latency_s=0.05, jitter_s=0.2), seconds)),
-            "narrow": (1, lambda: target.use(Faults(bytes_per_s=50_000), seconds)),
+            "throttle": (1, lambda: target.use(Faults(bytes_per_s=50_000), seconds)),
             "cut to": (1, lambda: target.cut(dice.randrange(2000), None, seconds)),
             "cut from": (1, lambda: target.cut(None, dice.randrange(2000), seconds)),
             "reset": (2, target.reset),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from history import History
 
 CALL_TIMEOUT_S = 2
-"""Of a call to a bookie: less than a disturbance may take."""
+"""The time-out of a call to a bookie: shorter than a disturbance may be."""
 _PROTOCOLS = ("v2", "v3")
 
 

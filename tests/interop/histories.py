@@ -51,7 +51,7 @@ _RECOVERED_S = 180
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What the histories are like."""
+    """The shape of the histories."""
 
     bursts: range
     burst: tuple[int, ...]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class EventKind(enum.Enum):
-    """What a line of a history says."""
+    """The kinds of lines of a history."""
 
     INVOKE = "invoke"
     OK = "ok"

@@ -61,7 +61,7 @@ class _Ledger:
 
 @dataclass(slots=True)
 class Verdict:
-    """What a history shows."""
+    """The result of the check of a history."""
 
     problems: list[str]
     ledgers: int

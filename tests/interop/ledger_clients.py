@@ -1,4 +1,4 @@
-"""Our client and the unmodified Java client behind the same methods, so that one program uses both.
+"""Our client and the unmodified Java client with the same methods, so that one program uses both.
 
 An entry is a text; one of more bytes than that has line feeds after it. An error is a `Refusal` with
 BookKeeper's code, whichever client has raised it.
@@ -77,19 +77,19 @@ class Read(NamedTuple):
 
 
 class End(NamedTuple):
-    """Of a closed ledger."""
+    """The end of a closed ledger."""
 
     last: int
     length: int
 
 
 class Look(NamedTuple):
-    """What a reader of a ledger is shown at one moment."""
+    """The entries that a reader of a ledger is shown at one moment."""
 
     last_confirmed: int
     entries: Sequence[Read]
     end: End | None
-    """Of a ledger that the reader knows to be closed."""
+    """`None` unless the reader knows that the ledger is closed."""
 
 
 class LedgerClient(typing.Protocol):

@@ -1,4 +1,4 @@
-"""What the proxy does to connections. The server behind it sends back what it gets."""
+"""The faults of the proxy, before a server that sends back all that it gets."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_latency_delays_each_direction_and_keeps_the_order() -> None:
     _play(steps)
 
 
-def test_a_narrow_connection_takes_the_time_of_its_bytes() -> None:
+def test_a_throttled_connection_takes_the_time_of_its_bytes() -> None:
     async def steps(_: Echo, proxy: FaultProxy, peer: Peer) -> None:
         loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
         proxy.use(Faults(bytes_per_s=1_000_000))

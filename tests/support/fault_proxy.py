@@ -5,7 +5,7 @@ reset    they end with RST, and what was sent before may be lost
 hold     bytes of one direction, or of both, wait until the fault ends: a one-way silence, or a peer that
          accepts connections and never answers
 delay    bytes arrive late, by a latency and a random share of a jitter, in their order
-narrow   only so many bytes pass in a second
+throttle only so many bytes pass in a second
 
 Bytes are never dropped from a connection that goes on, because TCP does not do that either.
 """
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _CHUNKS_MAX = 64
-"""The pieces of one direction that wait for their time. Then the sender has to wait."""
-_LINGER_NOT = struct.pack("ii", 1, 0)
+"""The most pieces of one direction that wait for their time. Then the sender has to wait."""
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Direction(enum.IntEnum):
-    """Of the bytes of a connection."""
+    """The direction of bytes on a connection."""
 
     TO_SERVER = 0
     FROM_SERVER = 1
@@ -38,12 +38,12 @@ class Direction(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What happens to the connections of a proxy, also to those that are open."""
+    """The faults of a proxy's connections, also of those that are open already."""
 
     latency_s: float = 0.0
     jitter_s: float = 0.0
     bytes_per_s: float | None = None
-    """Of each connection and direction; `None` for any number."""
+    """The rate of each connection and direction; `None` for no limit."""
     held: frozenset[Direction] = frozenset()
     """The directions in which nothing arrives."""
 
@@ -64,14 +64,14 @@ class FaultProxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._faults = NO_FAULTS
         self._changed = asyncio.Event()
-        """Is set when there are other faults."""
+        """Set when the faults are replaced."""
         self.port = 0
         self.cuts = 0
         self.is_closed = False
         """Whether new connections are refused."""
 
     def use(self, faults: Faults) -> None:
-        """Replace the faults. What was held arrives if it is not held any more."""
+        """Replace the faults. Bytes that were held arrive unless the new faults hold them too."""
         self._faults = faults
         self._changed.set()
         self._changed = asyncio.Event()
@@ -92,7 +92,7 @@ class FaultProxy:
         for writer in self._writers:
             found = writer.get_extra_info("socket")
             if found is not None:
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self.cut_now()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,7 +132,7 @@ class FaultProxy:
         writer.close()
 
     async def _take(self, reader: asyncio.StreamReader, line: asyncio.Queue[tuple[float, bytes]]) -> None:
-        """Read what the one peer sends, with the time at which it may arrive; at last nothing."""
+        """Queue the bytes of one peer with the time at which they may arrive. The end is an empty piece."""
         loop = asyncio.get_running_loop()
         data = b"."
         while data:
@@ -148,7 +148,7 @@ class FaultProxy:
         line: asyncio.Queue[tuple[float, bytes]],
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Write it to the other peer. Return when the connection has ended, or was cut."""
+        """Write the queue to the other peer. Return when the connection has ended, or was cut."""
         loop = asyncio.get_running_loop()
         while True:
             due, data = await line.get()

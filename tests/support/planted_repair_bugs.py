@@ -23,8 +23,7 @@ CHECK = "recovery.autorecovery.check"
 COPYING = "recovery.autorecovery.copying"
 FRAGMENTS = "recovery.autorecovery.fragments"
 REPAIR = "recovery.autorecovery.repair"
-DEATH_WATCH = "recovery.autorecovery.death_watch"
-ATTEMPTS = "recovery.autorecovery.attempts"
+LOST_BOOKIES = "recovery.autorecovery.lost_bookies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,52 +223,52 @@ REPAIR_BUGS = (
     ),
 )
 
-DEATH_WATCH_BUGS = (
+LOST_BOOKIES_BUGS = (
     _bug(
         "a-returned-bookie-is-still-audited",
         "an audit is cancelled when the bookie is back within the delay",
-        DEATH_WATCH,
-        "DeathWatch.registered",
+        LOST_BOOKIES,
+        "LostBookies.registered",
         Replace("lost - self._audited", "(lost - self._audited) | set(self._lost_since)"),
         "test_a_bookie_that_returns_within_the_delay_cancels_the_audit",
     ),
     _bug(
         "the-delay-holds-for-several",
         "several lost bookies are audited at once",
-        DEATH_WATCH,
-        "DeathWatch.due_at",
+        LOST_BOOKIES,
+        "LostBookies.due_at",
         Replace("max(self._lost_since.values())", "max(self._lost_since.values()) + self._delay_s"),
         "test_several_lost_bookies_are_audited_at_once",
     ),
     _bug(
         "C17-an-audited-bookie-is-new-again",
         "a lost bookie is reported once",
-        DEATH_WATCH,
-        "DeathWatch.audited",
+        LOST_BOOKIES,
+        "LostBookies.audited",
         Drop("self._audited.add(bookie)"),
         "test_a_bookie_whose_ledgers_are_marked_is_not_audited_again_until_it_was_back",
     ),
     _bug(
         "an-audited-bookie-is-never-new-again",
         "a bookie that was back is new when it is lost again",
-        DEATH_WATCH,
-        "DeathWatch.registered",
+        LOST_BOOKIES,
+        "LostBookies.registered",
         Drop("self._audited &= lost"),
         "test_a_bookie_whose_ledgers_are_marked_is_not_audited_again_until_it_was_back",
     ),
     _bug(
         "the-same-delay-is-no-request",
         "the delay written again with its value is a request for an audit",
-        DEATH_WATCH,
-        "DeathWatch.delay_written",
+        LOST_BOOKIES,
+        "LostBookies.delay_written",
         Replace("(0, self._delay_s)", "(0,)"),
         "test_the_same_delay_again_is_a_request_and_another_one_counts_from_the_loss",
     ),
     _bug(
         "only-cookies-are-known",
         "a bookie that was registered is known",
-        DEATH_WATCH,
-        "DeathWatch.registered",
+        LOST_BOOKIES,
+        "LostBookies.registered",
         Drop("self._known |= bookies"),
         "test_a_bookie_without_a_cookie_is_known_when_it_was_registered",
     ),

@@ -22,7 +22,7 @@ _FIRST_LANE = 130
 _ROW_HEIGHT = 30
 _HEADER = 44
 _TEXT_WIDTH = 6.4
-"""Of one character of a label."""
+"""The width of one character of a label."""
 
 SHOWN_MAX = 5
 """The page shows the messages of so many violations."""

@@ -30,7 +30,7 @@ class AutoRecoveryGroup(LazyGroup):
 
 @click.group(cls=AutoRecoveryGroup)
 def command() -> None:
-    """Copy what a lost bookie held to other bookies, and look after that (docs/autorecovery.md).
+    """Copy what a lost bookie held to other bookies, and show and control that (docs/autorecovery.md).
 
     One process of the cluster is elected auditor: it marks the ledgers of lost bookies. The workers of all
     processes take marked ledgers, copy what is missing, and change the metadata. Auditors and workers of

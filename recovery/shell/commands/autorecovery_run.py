@@ -97,7 +97,8 @@ def command(
     """Repair the ledgers of the cluster at URI until SIGTERM or Ctrl-C.
 
     Any number of these processes can run, also beside those of Apache BookKeeper. One of them is elected
-    auditor. What it notices and what it repairs is printed to stderr.
+    auditor. Losses, audits and repairs are printed to stderr. A part that fails is started again. The process
+    ends with 0 after a signal, and with 3 if a part fails again and again.
 
     \b
     Examples:

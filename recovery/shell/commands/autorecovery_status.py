@@ -4,11 +4,11 @@ enabled            whether ledgers are marked and repaired
 auditor            the process that is elected; null if none runs
 candidates         processes that run, the auditor among them
 delay_s            how long one lost bookie may take to come back
-writable           bookies
-read_only          bookies
+writable           bookies that take adds
+read_only          bookies that serve reads only
 lost               bookies with a cookie that are not registered
 marked             ledgers that may have too few copies
-locked             of them, those that are being repaired
+locked             those of them that are being repaired
 oldest_s           the age of the oldest mark
 last_check         when the last complete check of all ledgers began, in UTC
 last_entry_check   the same for the check of all entries
@@ -38,14 +38,14 @@ _MEANINGS = {
     "auditor": "the process that is elected",
     "candidates": "processes that run, the auditor among them",
     "delay_s": "seconds that one lost bookie may take to come back",
-    "writable": "bookies",
-    "read_only": "bookies",
+    "writable": "bookies that take adds",
+    "read_only": "bookies that serve reads only",
     "lost": "bookies with a cookie that are not registered",
     "marked": "ledgers that may have too few copies",
-    "locked": "of them are being repaired",
+    "locked": "those of them that are being repaired",
     "oldest_s": "seconds since the oldest mark",
-    "last_check": "of all ledgers, complete",
-    "last_entry_check": "of all entries, complete",
+    "last_check": "when the last complete check of all ledgers began",
+    "last_entry_check": "when the last complete check of all entries began",
 }
 
 
@@ -70,7 +70,7 @@ def command(ctx: click.Context, address: str, form: Form, connection: MetadataCo
         out.row(line)
     out.end()
     marked = int(row["marked"] or 0)
-    say(f"status: {counted(marked, 'ledger')} marked, lost bookies: {row['lost'] or 'none'}")
+    say(f"autorecovery status: {counted(marked, 'ledger')} marked, lost bookies: {row['lost'] or 'none'}")
     ctx.exit(Exit.FINDINGS if marked or row["lost"] else Exit.CLEAN)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def enable(address: str, connection: MetadataConnection) -> None:
     """Let ledgers be marked and repaired again.
 
-    It is refused if that is already so.
+    The command ends with 3 if that is not disabled.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def disable(address: str, connection: MetadataConnection) -> None:
     """Let no ledger be marked or repaired, for example while bookies are being restarted.
 
     It holds for all auditors and workers of the cluster, also those of Apache BookKeeper. Ours stop repairs
-    that are under way. It is refused if that is already so.
+    that are under way. The command ends with 3 if that is disabled already.
 
     \b
     Examples:
@@ -117,5 +117,5 @@ def trigger(address: str, connection: MetadataConnection) -> None:
         return None if isinstance(auditor, Gone) else auditor
 
     auditor = connection.run("autorecovery trigger", address, work)
-    heard = f"{auditor} audits now" if auditor else "no auditor runs: the next one begins with an audit"
-    say(f"autorecovery trigger: {heard}")
+    outcome = f"{auditor} audits now" if auditor else "no auditor runs: the next one begins with an audit"
+    say(f"autorecovery trigger: {outcome}")

@@ -84,7 +84,7 @@ def command(
       ledgerstore check zk://localhost:2181/ledgers --all --entries all --json
     """
     if (ledger_id is None) == (not every):
-        raise click.UsageError("name one LEDGER, or check --all")
+        raise click.UsageError("name one LEDGER, or give --all")
 
     async def work(znodes: Znodes, cluster: MetadataAddress) -> tuple[int, int, int]:
         return await _check(znodes, cluster, ledger_id, _PERCENT[entries], form)

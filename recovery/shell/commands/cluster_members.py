@@ -21,7 +21,7 @@ def kill(which: str, directory: str, for_good: object) -> None:
 
     WHICH is the number of a bookie, its name such as bookie-2, or metadata. DIR is the directory of `cluster
     up`; the default is the current directory. `cluster restart` starts it again, unless it was killed for
-    good. Auto-recovery copies what a lost bookie held if there is another one that can have it.
+    good. Auto-recovery copies what a lost bookie held if there is a bookie that can take the copies.
 
     \b
     Examples:

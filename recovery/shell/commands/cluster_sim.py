@@ -26,8 +26,9 @@ class ClusterLaboratory(LazyGroup):
 def command() -> None:
     """Play the client of several bookies against bookies, links and metadata that fail (docs/replication.md).
 
-    Writers, recoveries and readers are the real state machines. Bookies, links and metadata are models: they
-    crash, lose, delay and repeat. What must hold is checked at every step. A schedule is its seed.
+    Writers, recoveries and readers are the real state machines. Bookies, links and metadata are models:
+    bookies crash, and messages are lost, late or repeated. The invariants are checked at every step. A
+    schedule is its seed.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ SCHEDULES = 60_000
 
 _SHOWN_MAX = 10
 
-KIND_HELP = "Ledgers whose adds are durable when they are answered, or by later syncs."
+KIND_HELP = "Ledgers whose adds are durable when they are answered (plain), or after a later sync (deferred)."
 
 
 @click.command()
@@ -35,14 +35,21 @@ KIND_HELP = "Ledgers whose adds are durable when they are answered, or by later 
     help=f"Play so many random schedules (default {SCHEDULES}).",
 )
 @click.option("--first", type=click.IntRange(min=0), default=0, metavar="SEED", help="Begin with this seed.")
-@click.option("--kind", type=click.Choice(["plain", "deferred"]), default="plain", help=KIND_HELP)
+@click.option(
+    "--kind", type=click.Choice(["plain", "deferred"]), default="plain", show_default=True, help=KIND_HELP
+)
 @click.option(
     "--worlds",
     type=click.Choice(["none", "small", "larger"]),
     default="none",
     help="Play every order of the messages of small worlds, in a minute, or of larger ones, in hours.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Use so many processes.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Use so many processes.  [default: one for each processor]",
+)
 @click.option("--out", default=OUT, metavar="DIR", help=f"Write the report there (default {OUT}).")
 @click.option("--json", "is_json", is_flag=True, help="Print the figures of the run as JSON.")
 @click.pass_context
@@ -145,8 +152,8 @@ def _print(figures: CampaignFigures) -> None:
     for failure in figures.failures[:_SHOWN_MAX]:
         click.echo(f"seed {failure.seed}: {failure.text}")
     for name, world in figures.worlds.items():
-        told = f"{world.states:,} states, {world.steps:,} steps, {world.ends:,} ends"
-        click.echo(f"{name:<40} {told}")
+        counts = f"{world.states:,} states, {world.steps:,} steps, {world.ends:,} ends"
+        click.echo(f"{name:<40} {counts}")
         for line in (*world.path, world.violation) if world.violation else ():
             click.echo(f"    {line}")
 

@@ -10,6 +10,7 @@ import click
 from recovery.shell.auto_recovery_log import print_log
 from recovery.shell.cluster_metadata import MetadataConnection, connection, uri
 from recovery.shell.exit_codes import Exit, say
+from recovery.shell.output import counted
 
 if TYPE_CHECKING:
     from storage.cluster.metadata.address import MetadataAddress
@@ -51,15 +52,19 @@ def recover(
         return await _recover(znodes, cluster, bookie, grace)
 
     left = connection.run("recover", address, work)
-    _end(ctx, "recover", bookie, left)
+    if left:
+        some = ", ".join(map(str, sorted(left)[:5]))
+        say(f"recover: {bookie} is still named by ledgers with entries that have no good copy: {some}")
+    else:
+        say(f"recover: no ledger names {bookie}")
+    ctx.exit(Exit.FINDINGS if left else Exit.CLEAN)
 
 
 @click.command()
 @uri
 @_bookie
 @connection
-@click.pass_context
-def decommission(ctx: click.Context, address: str, bookie: str, connection: MetadataConnection) -> None:
+def decommission(address: str, bookie: str, connection: MetadataConnection) -> None:
     """Remove the bookie ID, which is gone for good, from the cluster at URI.
 
     Its ledgers are marked. When the workers of auto-recovery have copied what it held, so that no ledger
@@ -75,16 +80,7 @@ def decommission(ctx: click.Context, address: str, bookie: str, connection: Meta
         await _decommission(znodes, cluster, bookie)
 
     connection.run("decommission", address, work)
-    _end(ctx, "decommission", bookie, frozenset())
-
-
-def _end(ctx: click.Context, command: str, bookie: str, left: frozenset[int]) -> None:
-    if left:
-        some = ", ".join(map(str, sorted(left)[:5]))
-        say(f"{command}: {bookie} is still named by ledgers with entries that have no good copy: {some}")
-    else:
-        say(f"{command}: no ledger names {bookie}")
-    ctx.exit(Exit.FINDINGS if left else Exit.CLEAN)
+    say(f"decommission: no ledger names {bookie}, and the cluster has no cookie of it")
 
 
 async def _recover(znodes: Znodes, address: MetadataAddress, bookie: str, grace: float) -> frozenset[int]:
@@ -131,4 +127,4 @@ async def _decommission(znodes: Znodes, address: MetadataAddress, bookie: str) -
 
 
 def _say_left(count: int) -> None:
-    say(f"{count} ledgers name the bookie")
+    say(f"{counted(count, 'ledger names', 'ledgers name')} the bookie")

@@ -51,5 +51,5 @@ def command(ctx: click.Context, address: str, form: Form, connection: MetadataCo
         return count
 
     count = connection.run("underreplicated", address, work)
-    say(f"underreplicated: {counted(count, 'ledger')}")
+    say(f"underreplicated: {counted(count, 'ledger')} marked")
     ctx.exit(Exit.FINDINGS if count else Exit.CLEAN)

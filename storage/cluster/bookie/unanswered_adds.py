@@ -1,9 +1,9 @@
-"""The adds of one connection that are not answered yet, and what waits for them.
+"""The adds of one connection that are not answered yet, and the reads that wait for them.
 
 A client that sends an add and then a read of the same entry finds it at a Java bookie, which shows entries
 before they are durable. Here an entry can be read when it is durable. So a read that finds nothing waits for
 the adds to its ledger that its connection has brought before, and is then done once more. A read that finds
-its entry waits for nothing, and neither does one that other connections' adds concern.
+its entry waits for nothing, and no read waits for the adds of other connections.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Waiting:
+    """A call that is made after a number of answers."""
+
     adds: int
-    """How many adds are still to be answered before the call."""
+    """The adds that are still to be answered before."""
     call: Callable[[], None]
 
 
 class UnansweredAdds:
-    """Counts them by ledger. The adds to one ledger are answered in their order.
+    """Counts unanswered adds by ledger. The adds to one ledger are answered in their order.
 
-    Those that have waited for room are an exception. A call may then come too early, which is as if the read
+    Adds that have waited for room are an exception. A call may then come too early, which is as if the read
     had come before the add.
     """
 

@@ -1,7 +1,8 @@
 """A client of ledgers whose entries are on several bookies.
 
-What decides is pure: a machine gets events, and returns effects. It knows no socket, no clock and no random
-source, so that a simulator can play each order of events, and play it again (`recovery/clusterlab`).
+All decisions are made by pure state machines: a machine gets events, and returns effects. It knows no
+socket, no clock and no random source, so that a simulator can play each order of events, and play it again
+(`recovery/clusterlab`).
 
     distribution      which bookies of an ensemble have an entry, and what some of their answers prove
     placement         the choice of bookies

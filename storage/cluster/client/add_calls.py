@@ -1,8 +1,9 @@
 """The copies of entries that were sent over one connection and are not answered yet.
 
-A writer sends each entry several times, so that these are most of what a client does. What the copies of an
-entry have in common is made once: its frame has the same transaction id for each bookie. Answers of success
-are compared with the bytes that are expected, and those of one pass of the loop are told together.
+A writer sends each entry several times, so these copies are most of a client's work. The parts that the
+copies of an entry have in common are made once: its frame has the same transaction id for each bookie.
+Answers of success are compared with the expected bytes, and the writer gets those of one pass of the loop
+together.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _STORED = CodeAnswer(Code.OK)
 
 
 class AddBatch(NamedTuple):
-    """What all copies have in common that a writer sends at once."""
+    """The copies that a writer sends at once, and what they have in common."""
 
     answered: AddsAnswered
     deadline: float
 
 
 CopyCall = tuple[Sending, int, bytes, AddBatch]
-"""Where a copy was sent, its entry id, and how the answer of success goes on after its header."""
+"""Where a copy was sent, its entry id, and the bytes after the header in an answer of success."""
 
 
 class CopyQueue(NamedTuple):
@@ -47,7 +48,7 @@ class CopyQueue(NamedTuple):
 def queues_of(
     copies: Sequence[tuple[AddEntry, Sequence[Sending]]], batch: AddBatch, first_number: int
 ) -> dict[Sending, CopyQueue]:
-    """Return the copies by where they go. Their numbers begin with this one."""
+    """Return the copies by their sending. Their transaction ids begin with `first_number`."""
     queues: dict[Sending, CopyQueue] = {}
     encoded = v3.encode_adds([request for request, _ in copies], first_number)
     for (request, sendings), (header, frame, success) in zip(copies, encoded, strict=True):

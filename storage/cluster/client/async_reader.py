@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BATCH_COUNT = 256
 BATCH_SIZE = 1 << 20
-"""Of a batch that the caller does not limit."""
+"""The limits of a batch if the caller gives none."""
 _SHOWN_AHEAD = 100
 """Entries that a follower reads before they are taken."""
 
@@ -97,7 +97,7 @@ class AsyncLedgerReader:
         raise read.result
 
     async def read(self, entry_id: int) -> Entry:
-        """Return an entry, its digest verified. Of an open ledger it need not be acknowledged.
+        """Return an entry, its digest verified. If the ledger is open, the entry may not be acknowledged.
 
         An entry that is not found is looked for once more if there are newer metadata, because all its copies
         may have moved since this reader has read them.
@@ -120,7 +120,7 @@ class AsyncLedgerReader:
         """Return entries from one on: at least one, and at most so many of about this size together.
 
         They come with one request if every bookie of the ensemble has every entry (E = Qw) and the bookie
-        knows batch reads; otherwise one entry is read. Of an open ledger they need not be acknowledged.
+        knows batch reads; otherwise one entry is read. If the ledger is open, they may not be acknowledged.
         """
         if self.metadata.is_closed:
             count_max = min(count_max, self.last_entry - first + 1)
@@ -202,7 +202,7 @@ class AsyncLedgerReader:
         reads = ReadsAhead(self._cluster, self._new_read, range(first, end + 1))
         for entry_id in range(first, end + 1):
             found = await reads.next()
-            # What was not found is read again, because that looks for newer metadata, and raises.
+            # An entry that was not found is read again, because `read` looks for newer metadata, and raises.
             yield found if isinstance(found, Entry) else await self.read(entry_id)
 
     async def payloads(self, first: int = 0, last: int | None = None) -> AsyncIterator[bytes]:

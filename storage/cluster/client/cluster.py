@@ -73,8 +73,8 @@ _LOG = logging.getLogger("ledgerstore.client")
 _CREATE_ATTEMPTS_MAX = 10
 
 _WITHOUT_BATCHES_S = 300.0
-"""So long a bookie is asked for single entries that has closed the connection at a batch read. It may be one
-of an old version, which is told by nothing else."""
+"""How long a bookie that has closed the connection at a batch read is asked for single entries only. It may
+have an old version, which does not know batch reads and has no other way to say so."""
 
 
 class AsyncCluster:

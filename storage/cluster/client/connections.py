@@ -1,7 +1,7 @@
 """Connections to bookies. Each call ends exactly once: with the bookie's answer, or with `NoAnswer`.
 
 A bookie has one connection, which is opened by the first call to it. Frames of one pass of the loop are
-written together. Some calls need a connection of their own (`Lane`). A call ends without an answer
+written together. Some calls need a connection of their own (`LinkKind`). A call ends without an answer
 
 * when its time is over; the answer, if it still comes, is dropped;
 * when the connection is lost, or the peer sends what is no answer;
@@ -49,8 +49,8 @@ _ENDED_V2_CALLS_MAX = 10_000
 """So many calls of version 2 may have ended without an answer before their connection is given up."""
 
 
-class Lane(enum.IntEnum):
-    """The connections that a client may have to one bookie."""
+class LinkKind(enum.IntEnum):
+    """The kinds of connections that a client may have to one bookie."""
 
     V3 = 0
     V2 = 1
@@ -68,7 +68,7 @@ class CallLimits:
     reconnect_delay_s: float = 1.0
     """After a failed attempt to connect, calls fail at once for this time."""
     quarantine_s: float = 30.0
-    """So long a bookie that has failed is avoided if there are others."""
+    """How long a bookie that has failed is avoided if there are others."""
     frame_size_max: int = frames.FRAME_SIZE_MAX
 
 
@@ -92,10 +92,10 @@ class _BookieCall(NamedTuple):
 class BookieLink(asyncio.Protocol):
     """The connection to one bookie."""
 
-    def __init__(self, connections: Connections, bookie: str, lane: Lane) -> None:
+    def __init__(self, connections: Connections, bookie: str, kind: LinkKind) -> None:
         self._connections = connections
-        self._lane = lane
-        self._v2 = None if lane is Lane.V3 else V2Calls()
+        self._kind = kind
+        self._v2 = None if kind is LinkKind.V3 else V2Calls()
         self._loop = connections.loop
         self._limits = connections.limits
         self.bookie = bookie
@@ -137,7 +137,7 @@ class BookieLink(asyncio.Protocol):
         self._out += queue.frames
 
     def _begin(self) -> bool:
-        """See to it that what is sent now is written and has a time-out. Return whether it can be sent."""
+        """Prepare to write a frame with a time-out. Return False if there is no connection."""
         if self._transport is None:
             if self._opening is None:
                 if self._loop.time() < self._no_attempt_before:
@@ -203,12 +203,12 @@ class BookieLink(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        if self._lane is Lane.V3:
+        if self._kind is LinkKind.V3:
             self._connections.lost(self.bookie)
         reason = "the connection was lost" if error is None else f"the connection was lost: {error}"
         if self._is_silent and self._connections.tls is not None:
             # A server of TLS 1.3 refuses a client's certificate after the client's part of the handshake.
-            reason += ", after the handshake (has the client the certificate that the bookie wants?)"
+            reason += ", after the handshake (does the client have the certificate that the bookie requires?)"
             _LOG.warning("bookie %s: %s", self.bookie, reason)
         self._fail(reason)
 
@@ -248,7 +248,7 @@ class BookieLink(asyncio.Protocol):
         # The end of a call may bring another one, which does not end with these.
         self._calls, self._adds = {}, AddCalls()
         # Bookies that do not know batch reads close the connection. They are good for everything else.
-        if (calls or adds) and self._lane is not Lane.BATCH:
+        if (calls or adds) and self._kind is not LinkKind.BATCH:
             self._connections.note_failure(self.bookie)
         for call in calls.values():
             call.answered(no_answer)
@@ -290,8 +290,8 @@ class Connections:
         self.tls = options.tls
         self._protocol = options.protocol
         self.loop = asyncio.get_running_loop()
-        self._links: tuple[dict[str, BookieLink], ...] = tuple({} for _ in Lane)
-        """By lane and bookie."""
+        self._links: tuple[dict[str, BookieLink], ...] = tuple({} for _ in LinkKind)
+        """By kind and bookie."""
         self._to_write: list[Callable[[], None]] = []
         """Called at the end of this pass of the loop: writers send, and then connections are written."""
         self._number = 0
@@ -307,10 +307,10 @@ class Connections:
             self.loop.call_soon(answered, NoAnswer(_CLOSED))
             return
         self._number += 1
-        lane = self._lane_of(request)
-        link = self._link(bookie, lane)
-        if lane is Lane.V2 and link.has_ids_of(request):
-            link = self._link(bookie, Lane.V3)
+        kind = self._kind_of(request)
+        link = self._link(bookie, kind)
+        if kind is LinkKind.V2 and link.has_ids_of(request):
+            link = self._link(bookie, LinkKind.V3)
         link.call(request, self._number, answered)
 
     def add(self, copies: Sequence[tuple[AddEntry, Sequence[Sending]]], answered: AddsAnswered) -> None:
@@ -327,28 +327,29 @@ class Connections:
             if self._is_closed:
                 self.loop.call_soon(tell, queue.calls.values(), NoAnswer(_CLOSED))
             else:
-                self._link(sending.bookie, Lane.V3).add(queue)
+                self._link(sending.bookie, LinkKind.V3).add(queue)
 
     def write_soon(self, write: Callable[[], None]) -> None:
-        """Call this before the loop waits for anything, after what was to be called earlier."""
+        """Call `write` at the end of this pass of the loop, after those that were passed before."""
         if not self._to_write:
             self.loop.call_soon(self._write)
         self._to_write.append(write)
 
     def _write(self) -> None:
-        for write in self._to_write:  # which grows by the connections for which a writer has entries
+        # A writer adds the connections that it has used to the list, which are then written.
+        for write in self._to_write:
             write()
         self._to_write.clear()
 
-    def _lane_of(self, request: Request) -> Lane:
+    def _kind_of(self, request: Request) -> LinkKind:
         if type(request) is BatchRead:
-            return Lane.BATCH
-        return Lane.V2 if self._protocol is Protocol.V2 and is_in_v2(request) else Lane.V3
+            return LinkKind.BATCH
+        return LinkKind.V2 if self._protocol is Protocol.V2 and is_in_v2(request) else LinkKind.V3
 
-    def _link(self, bookie: str, lane: Lane) -> BookieLink:
-        link = self._links[lane].get(bookie)
+    def _link(self, bookie: str, kind: LinkKind) -> BookieLink:
+        link = self._links[kind].get(bookie)
         if link is None:
-            link = self._links[lane][bookie] = BookieLink(self, bookie, lane)
+            link = self._links[kind][bookie] = BookieLink(self, bookie, kind)
         return link
 
     def note_failure(self, bookie: str) -> None:

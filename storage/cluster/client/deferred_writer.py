@@ -81,7 +81,7 @@ class DeferredLedgerWriter(LedgerWriter):
     ) -> None:
         super().__init__(entries, metadata, candidates, seed, limits)
         self.last_acknowledged = NO_ENTRY
-        """The id of the last entry that Qa bookies have taken, as have they all before it."""
+        """The id of the last acknowledged entry: Qa bookies have taken it and each entry before it."""
         self._length_acknowledged = 0
         self._force: ForceUnderWay | None = None
         self._forces = 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.registration import Endpoint
 
 _ANSWER_SIZE_MAX = 64 << 10
-"""More than any answer to START_TLS has."""
+"""No answer to START_TLS is larger."""
 
 
 class TlsFailed(ConnectionError):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_ZONE = "default"
 
 _STEPS_MAX = 10_000
-"""So many choices are tried before zones count as too few."""
+"""The search ends after so many choices, and the zones count as too few."""
 
 
 @dataclass(frozen=True, slots=True)

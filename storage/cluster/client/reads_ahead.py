@@ -22,7 +22,8 @@ SPECULATIVE_READ_S = 2.0
 """After this time without an answer another bookie is asked, too."""
 _BYTES_AHEAD = 1 << 20
 _READS_AHEAD_MIN, _READS_AHEAD_MAX = 4, 256
-"""So many reads are under way at once as bring these bytes, if entries are as large as the last one."""
+"""The number of reads under way: so many that they bring `_BYTES_AHEAD` if all entries are as large as the
+last one, and within these limits."""
 
 
 class ReadsAhead:
@@ -38,7 +39,7 @@ class ReadsAhead:
         self._ahead = _READS_AHEAD_MIN
         self._loop = asyncio.get_running_loop()
         self._first_is_done: asyncio.Future[None] | None = None
-        """What the caller waits for."""
+        """Done when the first read has its result; `None` while the caller does not wait."""
 
     async def next(self) -> Entry | NotThere | ClusterError:
         """Return the result of the next read."""

@@ -36,7 +36,7 @@ class V2Calls:
         return len(self._numbers)
 
     def has_ids_of(self, request: Request) -> bool:
-        """Return whether an answer to this request could not be told from one that may still come."""
+        """Return whether the answer to an earlier call with the ids of this request may still come."""
         return _ids_of(request) in self._numbers
 
     def encode(self, request: Request, number: int) -> bytes:

@@ -109,14 +109,14 @@ class WriterLimits:
     """An entry without Qa copies after this time ends the writer. `None` for no limit, because calls to
     bookies have limits of their own."""
     explicit_lac_interval_s: float | None = None
-    """How often bookies are told the last add confirmed beside the entries; `None` for never."""
+    """How often the last add confirmed is sent to the bookies without an entry; `None` for never."""
 
 
 class LedgerWriter:
     """Adds entries to one open ledger. For one thread."""
 
     options = AddOptions()
-    """Those of its adds."""
+    """The options of its adds."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class LedgerWriter:
         self._given_up = range(0)
         """The entries that were under way when the close began."""
         self._told = NO_ENTRY
-        """The last add confirmed that bookies were told explicitly."""
+        """The last add confirmed that was sent to the bookies without an entry."""
         self._pushed_before: deque[tuple[float, int]] = deque()
         """Times, and the last entry that was taken before each of them."""
 
@@ -237,10 +237,10 @@ class LedgerWriter:
         return [AddsAcknowledged(first, self.last_confirmed)]
 
     def answered(self, token: Token, answer: BookieAnswer) -> list[Effect]:  # noqa: ARG002 - for forces
-        """Take the answer to what a bookie was told, which changes nothing."""
+        """Ignore the answer to a last add confirmed that was sent without an entry."""
         return []
 
-    # ── what time brings ──────────────────────────────────────────────────────────────────────────────
+    # ── time ──────────────────────────────────────────────────────────────────────────────────────────
 
     def tell_confirmed(self) -> list[Effect]:
         """Tell all bookies the last add confirmed, if it has moved since they were told.

@@ -84,7 +84,7 @@ def no_certificate(tls: ClientTls, path: Path) -> ClientTls:
     ("change", "expected"),
     [
         (other_authority, "the certificate is refused"),
-        (no_certificate, "has the client the certificate"),
+        (no_certificate, "does the client have the certificate"),
     ],
 )
 def test_a_handshake_that_fails_is_the_reason_of_the_error(

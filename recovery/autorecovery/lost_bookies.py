@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
 
-class DeathWatch:
-    """What an auditor knows of bookies. `due_at` says when it has to audit."""
+class LostBookies:
+    """The bookies that are lost, and the time of the next audit."""
 
     def __init__(self, cookies: Iterable[str], delay_s: float, now: float) -> None:
         """An auditor begins with an audit, because the one before it may have ended in the middle of one.
