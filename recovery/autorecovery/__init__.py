@@ -11,5 +11,5 @@ audits        passes over all ledgers: marks, checks
 auditor       the elected process: watches bookies, audits
 worker        takes marked ledgers one by one, and repairs them
 decommission  empties a bookie that is gone, and removes its cookie
-service       an elector, an auditor and a worker in one process, started again when they fail
+service       a candidate for auditor and a worker in one process, started again when they fail
 """

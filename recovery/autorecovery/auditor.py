@@ -104,10 +104,11 @@ class Auditor:
     async def _follow_delay(self) -> None:
         watch = self._znodes.watch(underreplication.delay_path(self._root))
         try:
-            first = True
+            # The first answer is the value at the beginning, and not a write.
+            is_first = True
             while True:
                 node = await watch.next()
-                if not first and not isinstance(node, Gone | Unchanged):
+                if not is_first and not isinstance(node, Gone | Unchanged):
                     try:
                         delay_s = await underreplication.read_delay(self._znodes, self._root)
                     except InvalidMetadata as error:
@@ -116,7 +117,7 @@ class Auditor:
                     if not isinstance(delay_s, Gone):
                         self._bookies.delay_written(delay_s, self._loop.time())
                         self._changed.set()
-                first = False
+                is_first = False
         finally:
             watch.close()
 

@@ -90,7 +90,7 @@ async def _supervise(part: str, run: Callable[[], Awaitable[None]], passed_on: t
             if isinstance(cause, passed_on):
                 raise cause from error
             failures, pause_s = (failures + 1, pause_s) if loop.time() - began < _LONG_S else (1, _PAUSE_S)
-            # A metadata service that is away comes back, and takes as long as it takes.
+            # An unreachable metadata service does not count: it may be away for any time.
             is_expected = isinstance(cause, MetadataUnavailable)
             if failures >= _FAILURES_MAX and not is_expected:
                 raise PartFailed(f"{part} has failed {failures} times: {cause}") from error

@@ -267,7 +267,7 @@ class LocalCluster:
             if not member.is_bookie:
                 raise LocalClusterError(f"{member.name} cannot be lost for good: the others need it")
             # Written first. Otherwise an interrupted command would leave a bookie that `up` starts again.
-            self._save(state.without(member.name))
+            self._save(state.with_lost(member.name))
             if processes.state_of(member.process) is not ProcessState.DOWN:
                 self._signal(member, signal.SIGKILL, ProcessState.DOWN)
         return member

@@ -1,4 +1,4 @@
-"""What the state file of a cluster says: its members, their ports and their processes. Pure.
+"""The state file of a cluster: its members, their ports and their processes. Pure.
 
     {"format": 1, "uri": "zk://127.0.0.1:2181/ledgers",
      "members": [{"name": "metadata", "port": 2181, "pid": 4711, "started": "81512 …"},
@@ -37,7 +37,7 @@ class LocalClusterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProcessKey:
-    """One process of this machine, which no later process is taken for."""
+    """Identifies a process of this machine. A later process with the same number has another key."""
 
     pid: int
     started: str
@@ -56,7 +56,7 @@ class Member:
 
     @property
     def address(self) -> str:
-        """Where it listens. For a bookie it is also the id under which it is registered."""
+        """The address that it listens on. That of a bookie is also the id under which it is registered."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -94,7 +94,7 @@ class ClusterState:
                 return member
         raise LocalClusterError(f"there is no {name}: {', '.join(member.name for member in self.members)}")
 
-    def without(self, name: str) -> ClusterState:
+    def with_lost(self, name: str) -> ClusterState:
         """Return the state in which a member is lost for good."""
         members = (replace(one, is_lost=one.is_lost or one.name == name) for one in self.members)
         return replace(self, members=tuple(members))
@@ -107,7 +107,7 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRequest:
-    """What a cluster should have. `None` is what it has already, or the default of a new one."""
+    """The wanted settings. `None` keeps the present one, or takes the default for a new cluster."""
 
     bookies: int | None = None
     uri: str | None = None
@@ -125,7 +125,7 @@ class ClusterRequest:
 
 
 def planned(state: ClusterState | None, request: ClusterRequest, free: Iterator[int]) -> ClusterState:
-    """Return the cluster that fulfils the request. What an earlier one has decided stays as it is."""
+    """Return the cluster that fulfils the request. The decisions of earlier requests are kept."""
     if state is None:
         own_port = None
         if request.uri is None:

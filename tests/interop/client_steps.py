@@ -1,4 +1,4 @@
-"""What an application does with ledgers, step by step: the same on every client, kind of bookie and metadata.
+"""The steps of an application with ledgers: the same on every client, kind of bookie and metadata.
 
 Each step gives one line without ids of ledgers and addresses, so that the lines of clients can be compared.
 """

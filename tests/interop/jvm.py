@@ -174,7 +174,7 @@ class JavaProcess:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """End it, and with it the processes that end with it."""
+        """Kill the process, and wait for its end."""
         self._process.kill()
         self._process.wait()
         self._reader.join()

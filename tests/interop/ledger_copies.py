@@ -28,13 +28,13 @@ _RETRY_S = 0.5
 
 
 class Copies(NamedTuple):
-    """What was found of one closed ledger."""
+    """The copies of one closed ledger."""
 
     entries: int
     copies: int
     """The good ones."""
     missing: dict[str, int]
-    """By bookie: the copies that it should have, and has not."""
+    """By bookie: the number of copies that it should have and lacks."""
     too_few: list[int]
     """Entries with fewer than Qa copies."""
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 CALL_S = 120
-"""More than any call may take. One of ours that takes longer has no end, which the checker reports.
+"""Longer than any call may take. A call of ours that takes longer has no end, which the checker reports.
 
 An append of the Java client waits for ever if two bookies of its ensemble are lost and only one can be
-replaced: docs/replication.md has the rule by which ours does not. So it is noted as unknown then.
+replaced, so it is noted as unknown then. Ours does not wait (docs/replication.md).
 """
 
 

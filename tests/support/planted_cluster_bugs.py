@@ -643,4 +643,16 @@ CLUSTER_BUGS = (
         range(300),
         kind=RealStoreSchedule,
     ),
+    PlantedClusterBug(
+        "a-store-does-not-fence",
+        "a fence that a store has answered holds through a crash",
+        (
+            EditAddress(
+                "storage.bookie", "Bookie.fence", Before("self._engine.control.fence(...)", "return None")
+            ),
+        ),
+        frozenset({"O9"}),
+        range(600, 1_500),
+        kind=RealStoreSchedule,
+    ),
 )

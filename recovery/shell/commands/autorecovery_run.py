@@ -20,7 +20,7 @@ _DAYS = click.FloatRange(0.0, 3650.0)
 
 @click.command()
 @uri
-@click.option("--name", help="What votes and locks say of this process.  [default: the name of this host]")
+@click.option("--name", help="The name of this process in votes and locks.  [default: the name of this host]")
 @click.option(
     "--delay",
     type=click.IntRange(0, 10**6),

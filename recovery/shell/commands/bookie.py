@@ -38,7 +38,7 @@ _FAILURE_POLL_S = 0.5
 @click.command()
 @click.argument("store", metavar="[STORE]", required=False, envvar=options.STORE_VARIABLE)
 @click.option(
-    "--conf", metavar="FILE", help="Read a Java bookie's configuration file. Options decide against it."
+    "--conf", metavar="FILE", help="Read a Java bookie's configuration file. Options take precedence over it."
 )
 @click.option(
     "--metadata",

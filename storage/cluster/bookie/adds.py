@@ -74,7 +74,7 @@ class Adds:
         """Ledgers that got a recovery add since `take_recovered`."""
         self._checked: dict[int, None] = {}
         """Ledgers without entries to which writers may add, the oldest first."""
-        self._closed: dict[int, EndedLedger] = {}
+        self._ended: dict[int, EndedLedger] = {}
         """Ledgers that were closed before their first add came here, the oldest first."""
 
     def take(self, client: BookieConnection, run: AddRun) -> None:
@@ -132,7 +132,7 @@ class Adds:
             self._commit_works(works, since)
 
     def _without_writers(self, arrived: list[Add], since: float) -> list[Add]:
-        """Refuse the adds of writers; return the others. As a read-only bookie of Java does."""
+        """Refuse the adds of writers, as a read-only Java bookie does. Return the others."""
         for client, run in arrived:
             if not run.options.is_recovery:
                 self._refuse(client, run, Code.READ_ONLY, since)
@@ -147,7 +147,7 @@ class Adds:
         work = None
         if run.options.is_recovery:
             self._recovered.add(run.ledger_id)
-        elif run.ledger_id not in self._closed:
+        elif run.ledger_id not in self._ended:
             work = self._bookie.entries(run.ledger_id, run.first_entry_id, run.entries, run.master_key)
         if work is not None:
             self._traffic.bytes_added += run.size
@@ -163,8 +163,8 @@ class Adds:
         if is_v3 and entry[: _IDS.size] != _IDS.pack(run.ledger_id, run.first_entry_id):
             self._refuse(client, run, Code.BAD_REQUEST, since)
             return None
-        closed = self._closed.get(run.ledger_id)
-        is_late = closed is not None and closed.has(run.first_entry_id)
+        ended = self._ended.get(run.ledger_id)
+        is_late = ended is not None and ended.has(run.first_entry_id)
         purpose = Purpose.RECOVERING if is_late or run.options.is_recovery else Purpose.WRITING
         try:
             work = self._bookie.entry(entry, run.master_key, purpose)
@@ -253,9 +253,9 @@ class Adds:
         # Looked up again, because a recovery add may have come while the metadata were read.
         if (recovery := self._recovery_of(ledger_id)) is not None:
             if await self._bookie.call(partial(self._is_fenced, ledger_id)):
-                return Code.FENCED  # what the metadata say makes no difference
+                return Code.FENCED  # whatever the metadata say
             found = await self._check_first(ledger_id, Purpose.RECOVERING)
-        self._closed.pop(ledger_id, None)  # of an earlier ledger with this id
+        self._ended.pop(ledger_id, None)  # of an earlier ledger with this id
         if isinstance(found, EndedLedger):
             if not found.ids and recovery is None:
                 return Code.FENCED
@@ -264,7 +264,7 @@ class Adds:
                 await self._bookie.call(partial(self._bookie.blocking.fence, ledger_id, key))
             if not found.ids:
                 return Code.FENCED
-            _keep(self._closed, ledger_id, found)
+            _keep(self._ended, ledger_id, found)
             return Code.OK
         if found is Code.OK:
             _keep(self._checked, ledger_id, None)

@@ -111,14 +111,14 @@ def test_a_cluster_is_stopped_when_no_member_has_a_process() -> None:
 
 
 def test_a_bookie_that_is_lost_for_good_stays_so() -> None:
-    lost = NEW.without("bookie-2")
+    lost = NEW.with_lost("bookie-2")
     assert [member.is_lost for member in lost.members] == [False, False, True, False]
     more = planned(lost, ClusterRequest(bookies=4), iter(()))
     assert [member.is_lost for member in more.members] == [False, False, True, False, False]
 
 
 @pytest.mark.parametrize(
-    "state", [NEW, NEW.with_processes({"metadata": ProcessKey(7, "then")}), NEW.without("bookie-2")]
+    "state", [NEW, NEW.with_processes({"metadata": ProcessKey(7, "then")}), NEW.with_lost("bookie-2")]
 )
 def test_the_state_file_gives_back_what_was_written(state: ClusterState) -> None:
     assert decode(encode(state)) == state

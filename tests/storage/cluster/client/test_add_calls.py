@@ -1,4 +1,4 @@
-"""Copies under way on one connection: each has one answer, and those stored in one pass are told together."""
+"""Copies under way on one connection: each has one answer, and those of one pass are reported together."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def add(entry_id: int) -> AddEntry:
 
 
 class Sent:
-    """Entries from 0 on that were sent to b1 and b2, and the answers that the writer was told."""
+    """Entries from 0 on that were sent to b1 and b2, and the answers that the writer got."""
 
     def __init__(self, count: int, first_number: int = 1) -> None:
-        self.told: list[tuple[Sending, list[int], BookieAnswer]] = []
+        self.answers: list[tuple[Sending, list[int], BookieAnswer]] = []
         self.calls = {B1: AddCalls(), B2: AddCalls()}
         self.frames: dict[Sending, bytes] = {}
         self.send(range(count), first_number, deadline=10.0)
@@ -40,7 +40,7 @@ class Sent:
             self.frames[sending] = b"".join(queue.frames)
 
     def _answered(self, sending: Sending, entry_ids: Sequence[int], answer: BookieAnswer) -> None:
-        self.told.append((sending, list(entry_ids), answer))
+        self.answers.append((sending, list(entry_ids), answer))
 
     def bodies(self, sending: Sending, code: Code = Code.OK) -> list[bytes]:
         """Return the answers of a bookie."""
@@ -59,22 +59,22 @@ def test_all_bookies_get_the_same_frames() -> None:
     ]
 
 
-def test_copies_that_are_stored_in_one_pass_are_told_together() -> None:
+def test_copies_that_are_stored_in_one_pass_are_reported_together() -> None:
     sent = Sent(3)
 
     assert sent.calls[B1].end_stored(sent.bodies(B1)) == []
-    assert sent.told == [(B1, [0, 1, 2], OK)]
+    assert sent.answers == [(B1, [0, 1, 2], OK)]
     assert (len(sent.calls[B1]), len(sent.calls[B2])) == (0, 3)
 
 
-def test_an_answer_that_comes_twice_is_told_once() -> None:
+def test_an_answer_that_comes_twice_is_reported_once() -> None:
     sent = Sent(2)
     bodies = sent.bodies(B1)
 
     assert sent.calls[B1].end_stored([bodies[0], *bodies]) == [bodies[0]]
-    assert sent.told == [(B1, [0, 1], OK)]
+    assert sent.answers == [(B1, [0, 1], OK)]
     assert not sent.calls[B1].end(1, OK)
-    assert len(sent.told) == 1
+    assert len(sent.answers) == 1
 
 
 def test_only_the_expected_answer_is_success() -> None:
@@ -87,9 +87,9 @@ def test_only_the_expected_answer_is_success() -> None:
 
     others = [*failed, mixed, longer, b"\x0a"]
     assert sent.calls[B1].end_stored(others) == others
-    assert sent.told == []
+    assert sent.answers == []
     assert sent.calls[B1].end(2, CodeAnswer(Code.FENCED))
-    assert sent.told == [(B1, [1], CodeAnswer(Code.FENCED))]
+    assert sent.answers == [(B1, [1], CodeAnswer(Code.FENCED))]
     assert len(sent.calls[B1]) == 1
 
 
@@ -100,9 +100,9 @@ def test_copies_end_with_their_time_and_no_others_do() -> None:
 
     assert not calls.end_late(9.9, timed_out)
     assert calls.end_late(10.0, timed_out)
-    assert sent.told == [(B1, [0, 1], timed_out)]
+    assert sent.answers == [(B1, [0, 1], timed_out)]
     assert calls.end_stored(sent.bodies(B1)) == []
-    assert sent.told[1:] == [(B1, [2], OK)]
+    assert sent.answers[1:] == [(B1, [2], OK)]
 
 
 def test_all_copies_end_with_their_connection() -> None:
@@ -111,4 +111,4 @@ def test_all_copies_end_with_their_connection() -> None:
 
     sent.calls[B2].end_all(lost)
     sent.calls[B2].end_all(lost)
-    assert sent.told == [(B2, [0, 1], lost)]
+    assert sent.answers == [(B2, [0, 1], lost)]

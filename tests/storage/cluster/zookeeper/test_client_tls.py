@@ -1,4 +1,4 @@
-"""A session by TLS: who the server is, and which certificate the client shows."""
+"""A session by TLS: how the server is verified, and which certificate the client shows."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ import org.apache.bookkeeper.client.api.LedgerMetadata;
 import org.apache.bookkeeper.conf.ClientConfiguration;
 
 /**
- * The unmodified client behind a pipe: a command a line, an answer a line, in any order, matched by `id`.
+ * The unmodified client as a process. Each command is a line of its input. Each answer is a line of its
+ * output with the `id` of the command; answers come in any order.
  *
  * <p>Arguments: the metadata service URI, v2 or v3, and the seconds after which a call to a bookie has failed. A command
  * names a session; each has a client of its own. Appends are begun in the order of the lines. An exception of the client
