@@ -2,7 +2,8 @@
 
     read      the metadata, as they are now
     check     the fixed fragments. Of the bookies that the mark suspects and that are there, every entry is
-              read: one that has come back after a crash may lack any of them
+              read: one that has come back after a crash may lack any of them. A later check reads the others
+              again of which a read had no answer, and those that were not fixed before
     copy      a fragment of a bookie that is there: what it lacks, in place. Otherwise all its entries, to a
               bookie that is not in the ensemble
     change    the metadata, by compare-and-set, after all entries of the fragments were acknowledged
@@ -136,8 +137,10 @@ class LedgerRepair:
     ) -> None:
         """`suspects` are the bookies that the mark names; `bookies` those that are registered."""
         self._ledger_id = ledger_id
-        self._read_whole = frozenset(suspects)
-        """Bookies of which the next check reads every entry."""
+        self._suspects = frozenset(suspects)
+        """Bookies of which every entry is read once."""
+        self._were_read: set[tuple[FragmentKey, str]] = set()
+        """The fragments of suspects that have answered the read of every entry, each with its bookie."""
         self._bookies = bookies
         self._candidates = candidates
         self._seed = seed
@@ -202,14 +205,25 @@ class LedgerRepair:
         return self._checked([*self._check.begin()])
 
     def _percent(self, fragment: Fragment) -> int:
-        is_read_whole = fragment.bookie in self._read_whole or fragment.key in self._in_place
-        return SAMPLE_OF_ALL if is_read_whole else 0
+        is_suspected = fragment.bookie in self._suspects and _name_of(fragment) not in self._were_read
+        return SAMPLE_OF_ALL if is_suspected or fragment.key in self._in_place else 0
+
+    def _note_read(self, result: Sequence[FragmentFinding]) -> None:
+        """Note the fragments of suspects that need not be read completely again."""
+        # A fragment whose check has ended early has answered less than was asked. Without an answer only the
+        # next check can tell; bad entries are repaired, after which it is read again, too.
+        unanswered = {one.fragment.key for one in result if one.unreachable is not None}
+        self._were_read.update(
+            _name_of(one)
+            for one in fixed_fragments(self._metadata.value)
+            if one.bookie in self._suspects and one.key not in unanswered
+        )
 
     def _checked(self, effects: list[Effect]) -> list[Effect]:
         if self._check.result is None:
             return effects
         self._waits_for = None
-        self._read_whole = frozenset()
+        self._note_read(self._check.result)
         planned: dict[int, tuple[str, ...]] = {}
         """By segment: the ensemble as it will be."""
         tasks = [self._task_for(one, planned) for one in self._check.result]
@@ -343,6 +357,10 @@ class LedgerRepair:
     def _end(self, result: RepairResult) -> list[Effect]:
         self.result = result
         return []
+
+
+def _name_of(fragment: Fragment) -> tuple[FragmentKey, str]:
+    return fragment.key, fragment.bookie
 
 
 def _first(failures: list[CopyFailed]) -> str:

@@ -145,7 +145,15 @@ REPAIR_BUGS = (
         "every entry of a suspected bookie is read",
         REPAIR,
         "LedgerRepair._percent",
-        Rewrite("return SAMPLE_OF_ALL if is_read_whole else 0", "return 0"),
+        Replace("is_suspected or fragment.key in self._in_place", "False"),
+    ),
+    _bug(
+        "silent-suspects-count-as-read",
+        "every entry of a suspected bookie is read, also if it does not answer at first",
+        REPAIR,
+        "LedgerRepair._note_read",
+        Replace("one.unreachable is not None", "False"),
+        "test_a_suspect_that_was_silent_at_first_is_read_completely_by_a_later_check",
     ),
     _bug(
         "3220-an-empty-fragment-never-ends",

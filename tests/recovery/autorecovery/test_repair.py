@@ -200,6 +200,30 @@ def test_an_entry_that_is_missing_in_the_middle_is_found_at_a_suspect_only() -> 
     assert world.lacking() == []
 
 
+def test_a_suspect_that_was_silent_at_first_is_read_completely_by_a_later_check() -> None:
+    world = world_of(ledger(3, 2, [(0, "123")], 20))
+    world.down, world.silent = {"b1"}, {"b2"}
+    del world.stores["b2"][10]
+    # It answers again when the entries of the lost bookie have been copied.
+    world.before_write = world.silent.clear
+    assert world.play(world.repair("b1", "b2"), Random(1)) == Repaired()
+    assert world.lacking() == []
+
+
+def test_a_suspect_is_read_completely_in_a_segment_that_is_closed_during_the_repair() -> None:
+    world = world_of(ledger(2, 2, [(0, "123"), (6, "425")], 20))
+    del world.stores["b2"][10]
+    closed = world.metadata
+    world.metadata, world.down = ledger(2, 2, [(0, "123"), (6, "425")], None), {"b1"}
+
+    def close() -> None:
+        world.metadata, world.version = closed, world.version + 1
+
+    world.before_write = close
+    assert world.play(world.repair("b1", "b2"), Random(1)) == Repaired()
+    assert world.lacking() == []
+
+
 def test_the_last_entry_of_a_fragment_is_read_at_every_bookie() -> None:
     world = world_of(ledger(2, 2, [(0, "123")], 20))
     del world.stores["b2"][19]  # the last one that is striped to its index
