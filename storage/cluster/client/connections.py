@@ -167,7 +167,8 @@ class BookieLink(asyncio.Protocol):
             self._end(number, timed_out)
         if self._adds.end_late(now, timed_out) or late:
             self._connections.note_failure(self.bookie)
-        if self._v2 is not None and len(self._v2) - len(self._calls) > _ENDED_V2_CALLS_MAX:
+        is_open = self._transport is not None
+        if is_open and self._v2 is not None and len(self._v2) - len(self._calls) > _ENDED_V2_CALLS_MAX:
             self._refuse("it leaves too many requests without an answer")
         self._timer = self._check_later() if self._calls or self._adds else None
 

@@ -142,6 +142,34 @@ def test_copies_under_way_at_a_bookie_that_may_have_been_restarted_do_not_count(
     assert writer.acknowledged == [(0, 0)]
 
 
+def test_a_copy_that_a_change_has_counted_on_and_that_is_lost_meanwhile_ends_the_writer() -> None:
+    """Otherwise the first entry would wait for ever for a second copy."""
+    writer = PlayedDeferredWriter()
+    writer.add(b"abc", b"abc")
+    writer.answer(0, "b1", Code.IO_ERROR)
+    writer.store(0, "b3")
+    writer.store(1, "b2")
+    writer.answer(0, "b2", Code.IO_ERROR)
+    writer.answer(1, "b3", Code.IO_ERROR)
+    writer.written()
+    spare = writer.segments[0][1][0]
+    writer.answer(0, spare, Code.IO_ERROR)
+    writer.use_bookies("b6")
+    writer.waited()
+    assert writer.segments == [(0, ("b6", "b2", "b3"))]
+
+    writer.lose_connection("b3")
+    writer.written()
+    writer.store(0, "b6")
+    writer.store(1, "b6")
+    writer.waited()
+    writer.written()
+    failed, closed = writer.reports
+    assert isinstance(failed, AddsFailed)
+    assert (failed.first_entry, failed.last_entry) == (0, 1)
+    assert isinstance(closed, WriterClosed)
+
+
 def test_a_lost_connection_changes_nothing_when_everything_is_forced() -> None:
     writer = with_entries(1)
     writer.force()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from played_peer import played_peer
 from running_cluster import RunningCluster, run_with_cluster
 
+from storage.cluster.client import connections as client_connections
 from storage.cluster.client.connections import CallLimits, ConnectionOptions, Connections
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.client.effects import NoAnswer
@@ -29,6 +30,8 @@ from storage.cluster.wire.messages import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from storage.cluster.client.effects import BookieAnswer
     from storage.cluster.wire.messages import Answer, Request
@@ -133,5 +136,25 @@ def test_a_read_that_fences_does_not_get_the_answer_of_one_that_does_not() -> No
             assert await call(ReadLac(7)) == CodeAnswer(Code.FENCED)
             await connections.close()
         assert [one.protocol for one in asked] == [Protocol.V2, Protocol.V3, Protocol.V3]
+
+    asyncio.run(main())
+
+
+def test_calls_end_with_their_time_while_a_connection_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if so many have ended that a connection which is open would be closed."""
+    monkeypatch.setattr(client_connections, "_ENDED_V2_CALLS_MAX", 0)
+
+    async def main() -> None:
+        async def resolve(_: str) -> Endpoint:
+            never: asyncio.Future[Endpoint] = asyncio.get_running_loop().create_future()
+            return await never
+
+        options = ConnectionOptions(Protocol.V2, limits=CallLimits(call_timeout_s=0.02, connect_timeout_s=60))
+        connections = Connections(resolve, lambda: None, options)
+        for entry_id in range(2):
+            done: asyncio.Future[BookieAnswer] = asyncio.get_running_loop().create_future()
+            connections.call("b1", ReadEntry(7, entry_id), done.set_result)
+            assert await asyncio.wait_for(done, 30) == NoAnswer("timed out")
+        await connections.close()
 
     asyncio.run(main())
