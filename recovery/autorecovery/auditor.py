@@ -149,7 +149,8 @@ class Auditor:
             _LOG.warning("the audit was cut short: %s", error)
             result = audits.PassResult()
         if result.is_complete:
-            self._bookies.audited(lost)
+            # A bookie that was there for a moment, and is lost again, needs another audit.
+            self._bookies.audited(lost - result.registered)
             _LOG.info(
                 "audit: %d of %d ledgers marked in %.1f s (bookies that are not registered: %s)",
                 *(result.marked, result.ledgers, self._loop.time() - began),

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("ledgerstore.autorecovery")
 
+Flaw = MisplacedNode | InvalidMetadata
+"""A node among the ledgers that is none, or a ledger whose metadata cannot be read."""
+
 _CHUNK = 1000
 """Ledgers whose metadata are in memory at the same time."""
 _CHECKS_AT_ONCE = 16
@@ -59,17 +62,20 @@ class PassResult:
     """Ledgers that could not be checked, because a bookie gave no useful answer."""
     lost: set[str] = field(default_factory=set)
     """The bookies that ledgers name and that are not registered."""
+    registered: set[str] = field(default_factory=set)
+    """The bookies that were registered at one of the looks of this pass, so that it has not marked all of
+    their ledgers."""
     is_complete: bool = False
 
 
 async def read_chunks(
-    znodes: Znodes, paths: LedgerPaths, unreadable: Callable[[str], None]
+    znodes: Znodes, paths: LedgerPaths, unreadable: Callable[[Flaw], None]
 ) -> AsyncIterator[list[LedgerOfCluster]]:
-    """Yield all ledgers in chunks, ascending. `unreadable` gets a text for each node that cannot be read."""
+    """Yield all ledgers in chunks, ascending. `unreadable` gets each node that cannot be read."""
     ids: list[int] = []
     async for found in list_ledgers(znodes, paths):
         if isinstance(found, MisplacedNode):
-            unreadable(f"{found.path}: {found.problem}")
+            unreadable(found)
             continue
         ids.append(found)
         if len(ids) == _CHUNK:
@@ -80,7 +86,7 @@ async def read_chunks(
 
 
 async def _read(
-    znodes: Znodes, paths: LedgerPaths, ids: Sequence[int], unreadable: Callable[[str], None]
+    znodes: Znodes, paths: LedgerPaths, ids: Sequence[int], unreadable: Callable[[Flaw], None]
 ) -> list[LedgerOfCluster]:
     chunk: list[LedgerOfCluster] = []
     at = [paths.path_of(ledger_id) for ledger_id in ids]
@@ -90,7 +96,7 @@ async def _read(
         try:
             chunk.append(LedgerOfCluster(ledger_id, decode_ledger(path, node).value))
         except InvalidMetadata as error:
-            unreadable(str(error))
+            unreadable(error)
     return chunk
 
 
@@ -98,13 +104,14 @@ async def mark_lost(znodes: Znodes, paths: LedgerPaths) -> PassResult:
     """Mark every ledger that names a bookie which is not registered. Cut short when repair is disabled."""
     result = PassResult()
 
-    def unreadable(what: str) -> None:
+    def unreadable(what: Flaw) -> None:
         result.unreadable += 1
         _LOG.warning("not audited: %s", what)
 
     async for chunk in read_chunks(znodes, paths, unreadable):
         # After the metadata, so that a bookie that a ledger has just got is registered in this list.
         bookies = await registration.read_bookies(znodes, paths.root)
+        result.registered |= bookies.all
         if not bookies.all:
             # Probably the metadata service has lost all sessions, and not the cluster all bookies.
             _LOG.warning("no bookie is registered: no ledger is marked")
@@ -137,7 +144,7 @@ async def check_all(
     result = PassResult()
     turns = asyncio.Semaphore(_CHECKS_AT_ONCE)
 
-    def unreadable(what: str) -> None:
+    def unreadable(what: Flaw) -> None:
         result.unreadable += 1
         _LOG.warning("not checked: %s", what)
 

@@ -10,12 +10,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from recovery.autorecovery.audits import mark, read_chunks
-from storage.cluster.errors import BookiesRegistered
+from storage.cluster.errors import BookiesRegistered, InvalidMetadata
 from storage.cluster.metadata import cookies, registration, underreplication
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from recovery.autorecovery.audits import Flaw
     from storage.cluster.metadata.paths import LedgerPaths
     from storage.cluster.metadata.znodes import Znodes
 
@@ -28,14 +29,14 @@ async def mark_ledgers_of(
     """Mark all ledgers that name a bookie. Raise `BookiesRegistered` if it still runs."""
     await _refuse_registered(znodes, paths, bookie)
     await underreplication.prepare(znodes, paths.root)
-    named = await ledgers_of(znodes, paths, bookie, unreadable)
+    named = await ledgers_of(znodes, paths, bookie, lambda flaw: unreadable(str(flaw)))
     for ledger_id in sorted(named):
         await mark(znodes, paths.root, ledger_id, [bookie])
     return named
 
 
 async def ledgers_of(
-    znodes: Znodes, paths: LedgerPaths, bookie: str, unreadable: Callable[[str], None]
+    znodes: Znodes, paths: LedgerPaths, bookie: str, unreadable: Callable[[Flaw], None]
 ) -> frozenset[int]:
     """Return the ledgers that name a bookie."""
     return frozenset(
@@ -57,16 +58,21 @@ async def wait_until_empty(
 ) -> frozenset[int]:
     """Wait until no ledger names a bookie, but for those that were given up; return these.
 
-    `changed` is called with the number of ledgers that name it, each time when it is another one.
+    `changed` is called with the number of ledgers that name it, each time when it is another one. Raise
+    `InvalidMetadata` if all others are done and a ledger cannot be read, because it may name the bookie, too.
     """
     before = -1
     while True:
-        # What cannot be read was reported when the ledgers were marked.
-        named = await ledgers_of(znodes, paths, bookie, lambda _: None)
+        flaws: list[Flaw] = []
+        named = await ledgers_of(znodes, paths, bookie, flaws.append)
         if len(named) != before:
             changed(len(named))
             before = len(named)
         if named <= given_up():
+            # A node that is no ledger was reported when the ledgers were marked.
+            for flaw in flaws:
+                if isinstance(flaw, InvalidMetadata):
+                    raise flaw
             return named
         await asyncio.sleep(_LOOK_S)
 

@@ -70,6 +70,9 @@ class ReplicationWorker:
         self._turns = asyncio.Semaphore(config.repairs_at_once)
         self._locked: set[int] = set()
         """The ledgers that this worker has locked."""
+        self._may_be_locked: set[int] = set()
+        """Also those whose lock it has asked for or released without an answer. The nodes would stay for as
+        long as the session, and no worker would repair these ledgers."""
         self._unlocked = asyncio.Event()
         """Set when a repair has ended."""
         self._to_try: list[int] = []
@@ -152,6 +155,7 @@ class ReplicationWorker:
             try:
                 if not await self._should_try(ledger_id, bookies.all):
                     continue
+                self._may_be_locked.add(ledger_id)
                 lock = await underreplication.take_lock(self._znodes, self._root, ledger_id, self._name)
             except InvalidMetadata as error:
                 self._report_invalid(ledger_id, error)
@@ -159,10 +163,14 @@ class ReplicationWorker:
             if lock is not None:
                 self._locked.add(ledger_id)
                 return lock
+            self._may_be_locked.discard(ledger_id)
         return None
 
     async def _untried(self) -> list[int]:
         """List the marked ledgers that are not locked."""
+        for ledger_id in self._may_be_locked - self._locked:
+            await underreplication.unlock_if_held(self._znodes, self._root, ledger_id)
+            self._may_be_locked.discard(ledger_id)
         names = await self._znodes.children(f"{underreplication.base_path(self._root)}/locks")
         locked = frozenset(() if isinstance(names, Gone) else names.names)
         marked = [one async for one in underreplication.list_marked(self._znodes, self._root)]
@@ -206,10 +214,14 @@ class ReplicationWorker:
         finally:
             if has_turn:
                 self._turns.release()
-            self._locked.discard(ledger_id)
-            self._unlocked.set()
-            with suppress(MetadataUnavailable):
+            try:
                 await underreplication.release_lock(self._znodes, lock)
+                self._may_be_locked.discard(ledger_id)
+            except MetadataUnavailable as error:
+                _LOG.info("the lock of ledger %d is deleted later: %s", ledger_id, error)
+            finally:
+                self._locked.discard(ledger_id)
+                self._unlocked.set()
 
     async def _attempt(self, lock: RepairLock) -> RepairResult:
         ledger_id = lock.mark.ledger_id

@@ -26,7 +26,7 @@ from recovery.shell.output import Column, Form, counted, free_text, number_colum
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from recovery.autorecovery.audits import LedgerOfCluster
+    from recovery.autorecovery.audits import Flaw, LedgerOfCluster
     from recovery.autorecovery.check import FragmentFinding
     from recovery.shell.output import Row
     from storage.cluster.metadata.address import MetadataAddress
@@ -105,7 +105,7 @@ async def _check(
 
     paths = LedgerPaths(address.root, address.tree or await read_tree(znodes, address.root))
     out, ledgers, bad = row_writer(form, _COLUMNS), 0, 0
-    problems: list[str] = []
+    problems: list[Flaw] = []
     async with open_cluster(znodes, address.root, paths.tree) as cluster:
         async for ledger in _ledgers(znodes, paths, ledger_id, problems.append):
             ledgers += 1
@@ -120,7 +120,7 @@ async def _check(
 
 
 async def _ledgers(
-    znodes: Znodes, paths: LedgerPaths, ledger_id: int | None, unreadable: Callable[[str], None]
+    znodes: Znodes, paths: LedgerPaths, ledger_id: int | None, unreadable: Callable[[Flaw], None]
 ) -> AsyncIterator[LedgerOfCluster]:
     from recovery.autorecovery.audits import LedgerOfCluster, read_chunks
     from storage.cluster.metadata.update import read_ledger

@@ -113,6 +113,9 @@ class MisplacedNode:
     path: str
     problem: str
 
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerPaths:

@@ -27,11 +27,13 @@ from storage.cluster.metadata.paths import LAYOUT, UNDERREPLICATION
 from storage.cluster.metadata.update import change_data, create_node, delete_node, prune
 from storage.cluster.metadata.znodes import (
     ANY_VERSION,
+    Conflict,
     Created,
     CreateMode,
     Deleted,
     Gone,
     Node,
+    NotEmpty,
     Unknown,
 )
 from storage.cluster.wire import protobuf, text
@@ -245,6 +247,11 @@ async def lock_ledger(znodes: Znodes, root: str, ledger_id: int, holder: str) ->
     return LedgerLock(path, znodes.session_id)
 
 
+async def unlock_if_held(znodes: Znodes, root: str, ledger_id: int) -> None:
+    """Delete the lock of a ledger if it is this session's, of which the caller may not know."""
+    await unlock_ledger(znodes, LedgerLock(lock_path(root, ledger_id), znodes.session_id))
+
+
 async def unlock_ledger(znodes: Znodes, lock: LedgerLock) -> None:
     """Delete the lock, if it is still that of this session.
 
@@ -257,13 +264,19 @@ async def unlock_ledger(znodes: Znodes, lock: LedgerLock) -> None:
 async def take_lock(znodes: Znodes, root: str, ledger_id: int, worker: str) -> RepairLock | None:
     """Lock a marked ledger. Return `None` if another session has locked it, or it is not marked.
 
-    The mark is read before the lock is taken, so that a later mark is noticed as a renewed one.
+    The mark that counts is the one that is there when the lock is held, because only its holder deletes it.
+    The one of before may have been deleted and made again, with other bookies and the same version.
     """
-    mark = await read_mark(znodes, root, ledger_id)
-    if isinstance(mark, Gone):
+    if isinstance(await read_mark(znodes, root, ledger_id), Gone):
         return None
     lock = await lock_ledger(znodes, root, ledger_id, worker)
-    return None if lock is None else RepairLock(mark, lock)
+    if lock is None:
+        return None
+    mark = await read_mark(znodes, root, ledger_id)
+    if isinstance(mark, Gone):
+        await unlock_ledger(znodes, lock)
+        return None
+    return RepairLock(mark, lock)
 
 
 async def take_any_lock(
@@ -294,11 +307,30 @@ async def mark_repaired(znodes: Znodes, root: str, lock: RepairLock) -> bool:
     It stays if it was renewed since the lock was taken: then the ledger has to be examined again.
     """
     path = mark_path(root, lock.mark.ledger_id)
-    answer = await delete_node(znodes, path, lock.mark.version)
+    answer = await _delete_mark(znodes, root, lock.mark)
     if isinstance(answer, Deleted):
         await prune(znodes, path, marks_path(root))
     await release_lock(znodes, lock)
     return isinstance(answer, Deleted | Gone)
+
+
+async def _delete_mark(znodes: Znodes, root: str, mark: UnderreplicationMark) -> Deleted | Gone | Conflict:
+    path = mark_path(root, mark.ledger_id)
+    for _ in range(_ATTEMPTS_MAX):
+        match await znodes.delete(path, mark.version):
+            case Unknown():
+                await znodes.sync(path)
+                found = await read_mark(znodes, root, mark.ledger_id)
+                if isinstance(found, Gone):
+                    return Deleted()
+                # The version alone does not tell: a mark that was made after the lost delete has 0 again.
+                if found != mark:
+                    return Conflict()
+            case NotEmpty():
+                raise MetadataConflict(path, "the node has children")
+            case answer:
+                return answer
+    raise MetadataConflict(path, "the connection is lost again and again")
 
 
 async def read_lock_holder(znodes: Znodes, root: str, ledger_id: int) -> str | Gone:

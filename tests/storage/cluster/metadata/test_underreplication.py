@@ -229,6 +229,70 @@ def test_a_mark_that_was_renewed_meanwhile_stays() -> None:
     run_with_server(test)
 
 
+def test_a_mark_that_was_made_again_before_the_lock_is_the_one_that_counts() -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes, other = await prepared(server), server.session()
+        await mark_ledger(znodes, "/ledgers", 7, ["bk1"], NOW)
+        repaired = await locked(other)
+
+        async def repair_and_mark() -> None:
+            assert await mark_repaired(other, "/ledgers", repaired)
+            await mark_ledger(other, "/ledgers", 7, ["bk2"], NOW + 1)
+
+        znodes.before_write = repair_and_mark
+        assert (await locked(znodes)).mark == UnderreplicationMark(7, ("bk2",), NOW + 1, 0)
+
+    run_with_server(test)
+
+
+def test_a_ledger_that_was_repaired_before_the_lock_is_not_locked() -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes, other = await prepared(server), server.session()
+        await mark_ledger(znodes, "/ledgers", 7, ["bk1"], NOW)
+        repaired = await locked(other)
+
+        async def repair() -> None:
+            assert await mark_repaired(other, "/ledgers", repaired)
+
+        znodes.before_write = repair
+        assert await take_lock(znodes, "/ledgers", 7, "w") is None
+        assert await read_lock_holder(other, "/ledgers", 7) == Gone()
+
+    run_with_server(test)
+
+
+@pytest.mark.parametrize("loss", Loss, ids=lambda loss: loss.name)
+def test_a_repaired_ledger_loses_its_mark_also_if_the_answer_is_lost(loss: Loss) -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes = await prepared(server)
+        await mark_ledger(znodes, "/ledgers", 7, ["bk1"], NOW)
+        lock = await locked(znodes)
+        znodes.lose(loss)
+        assert await mark_repaired(znodes, "/ledgers", lock)
+        assert await collected(list_marked(znodes, "/ledgers")) == []
+
+    run_with_server(test)
+
+
+def test_a_mark_that_was_made_after_a_delete_without_an_answer_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the version of the mark before."""
+
+    async def test(server: MemoryServer) -> None:
+        znodes, auditor = await prepared(server), server.session()
+        await mark_ledger(znodes, "/ledgers", 7, ["bk1"], NOW)
+        lock = await locked(znodes)
+
+        async def mark_again(_: str) -> None:
+            await mark_ledger(auditor, "/ledgers", 7, ["bk1"], NOW + 1)
+
+        znodes.lose(Loss.DONE)
+        monkeypatch.setattr(znodes, "sync", mark_again)  # which the look after the lost answer begins with
+        assert not await mark_repaired(znodes, "/ledgers", lock)
+        assert await read_mark(znodes, "/ledgers", 7) == UnderreplicationMark(7, ("bk1",), NOW + 1, 0)
+
+    run_with_server(test)
+
+
 def test_a_worker_finds_a_ledger_that_is_not_locked() -> None:
     async def test(server: MemoryServer) -> None:
         znodes, other = await prepared(server), server.session()

@@ -1,0 +1,87 @@
+"""The locks of a worker whose calls to the metadata do not end well."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from example_cluster import ROOT
+from recovering_cluster import FAST, changes_until, locks_of, marks_of
+from running_cluster import RunningCluster, run_with_cluster
+
+from recovery.autorecovery.worker import ReplicationWorker
+from storage.cluster.metadata import underreplication
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEDGER = 999
+"""It has no metadata, so that its repair only deletes its mark."""
+
+
+async def mark(cluster: RunningCluster) -> None:
+    await underreplication.prepare(cluster.znodes, ROOT)
+    await underreplication.mark_ledger(cluster.znodes, ROOT, LEDGER, ["b1"], 1)
+
+
+async def repair_all(cluster: RunningCluster, worker: ReplicationWorker) -> None:
+    """Run a worker until nothing is marked or locked."""
+    running = asyncio.ensure_future(worker.run())
+    await changes_until(cluster, lambda: running.done() or not (marks_of(cluster) or locks_of(cluster)))
+    await cancel(running)
+
+
+async def cancel(running: asyncio.Future[None]) -> None:
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def test_a_lock_that_was_asked_for_by_a_repair_that_was_cancelled_is_deleted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def steps(cluster: RunningCluster) -> None:
+        await mark(cluster)
+        session, is_locked = cluster.server.session(), asyncio.Event()
+        create = session.create
+
+        async def create_and_wait(path: str, *arguments: Any) -> object:
+            answer = await create(path, *arguments)
+            if "/locks/" in path and not is_locked.is_set():
+                is_locked.set()
+                await asyncio.Event().wait()  # the answer does not come before the caller is cancelled
+            return answer
+
+        monkeypatch.setattr(session, "create", create_and_wait)
+        async with cluster.client() as client:
+            worker = ReplicationWorker(session, ROOT, client, "worker", FAST)
+            running = asyncio.ensure_future(worker.run())
+            await is_locked.wait()
+            await cancel(running)
+            assert locks_of(cluster)
+            await repair_all(cluster, worker)
+
+    run_with_cluster(tmp_path, 1, steps)
+
+
+def test_a_lock_that_could_not_be_deleted_is_deleted_when_the_connection_is_back(tmp_path: Path) -> None:
+    async def steps(cluster: RunningCluster) -> None:
+        await mark(cluster)
+        session = cluster.server.session()
+
+        async def lose_connection() -> None:
+            session.lose_reads(2)  # the look at the lock's owner, twice
+
+        async def await_the_next() -> None:
+            session.before_write = lose_connection
+
+        session.before_write = await_the_next  # the first write is the lock, the second one deletes the mark
+        async with cluster.client() as client:
+            worker = ReplicationWorker(session, ROOT, client, "worker", FAST)
+            with pytest.raises(ExceptionGroup):
+                await worker.run()
+            assert locks_of(cluster)
+            await mark(cluster)
+            await repair_all(cluster, worker)
+
+    run_with_cluster(tmp_path, 1, steps)
