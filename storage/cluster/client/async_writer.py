@@ -90,6 +90,9 @@ class AsyncLedgerWriter:
 
     async def submit(self, payload: bytes) -> asyncio.Future[int]:
         """Add an entry, and return a future of its id. Wait only while too much is in flight."""
+        if type(payload) is not bytes:
+            # Raises if it is no buffer. A buffer is copied, because it is sent later, when it may be reused.
+            payload = bytes(memoryview(payload))
         while not self._machine.has_room(len(self._unsent), self._unsent_size):
             await self._wait()
         self._machine.check(payload)

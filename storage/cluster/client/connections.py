@@ -338,9 +338,16 @@ class Connections:
 
     def _write(self) -> None:
         # A writer adds the connections that it has used to the list, which are then written.
-        for write in self._to_write:
-            write()
-        self._to_write.clear()
+        called = 0
+        try:
+            for write in self._to_write:
+                called += 1
+                write()
+        finally:
+            del self._to_write[:called]
+            if self._to_write:
+                # The error of one writer must not keep those of the others: they are not passed again.
+                self.loop.call_soon(self._write)
 
     def _kind_of(self, request: Request) -> LinkKind:
         if type(request) is BatchRead:

@@ -65,7 +65,8 @@ def check_lost_answers(seed: int) -> None:
     suspects = {bookie for one in world.metadata.segments for bookie in one.bookies}
     for loss in (0.2, 0.1, 0.0):
         world.loss = loss
-        world.play(world.repair(*suspects, seed=seed), random)
+        if world.play(world.repair(*suspects, seed=seed), random) == Repaired():
+            assert world.lacking() == []
     result = world.play(world.repair(*suspects, seed=seed), random)
     if not isinstance(result, Postponed):
         assert world.lacking() == []

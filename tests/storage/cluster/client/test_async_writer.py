@@ -28,12 +28,15 @@ class HeldCluster:
         self._ends: list[Callable[[], None]] = []
         self.sent: list[list[int]] = []
         """For each time that entries were sent, their ids."""
+        self.entries: list[bytes] = []
+        """The bytes of all of them."""
 
     def write_soon(self, write: Callable[[], None]) -> None:
         self._ends.append(write)
 
     def send_adds(self, copies: Sequence[tuple[AddEntry, Sequence[Sending]]], _: object) -> None:
         self.sent.append([add.entry_id for add, _ in copies])
+        self.entries += [add.entry for add, _ in copies]
 
     def forget(self, writer: AsyncLedgerWriter) -> None:
         """Do nothing when the writer has ended."""
@@ -47,6 +50,32 @@ class HeldCluster:
 def writer_of(cluster: HeldCluster) -> tuple[AsyncLedgerWriter, LedgerWriter]:
     machine = LedgerWriter(ENTRIES, Versioned(open_metadata(), 0), candidates(3), 1)
     return AsyncLedgerWriter(cast("AsyncCluster", cluster), machine, LEDGER), machine
+
+
+def test_a_payload_that_is_no_bytes_is_refused_and_later_ones_are_sent() -> None:
+    async def steps() -> None:
+        cluster = HeldCluster()
+        writer, _ = writer_of(cluster)
+        with pytest.raises(TypeError):
+            await writer.submit(cast("bytes", "text"))
+        await writer.submit(b"entry")
+        cluster.end_pass()
+        assert cluster.sent == [[0]]
+
+    asyncio.run(steps())
+
+
+def test_a_buffer_may_be_reused_when_it_was_submitted() -> None:
+    async def steps() -> None:
+        cluster = HeldCluster()
+        writer, _ = writer_of(cluster)
+        buffer = bytearray(b"first")
+        await writer.submit(cast("bytes", buffer))
+        buffer[:] = b"other"
+        cluster.end_pass()
+        assert cluster.entries[0].endswith(b"first")
+
+    asyncio.run(steps())
 
 
 def test_the_entries_of_one_pass_of_the_loop_are_sent_together() -> None:

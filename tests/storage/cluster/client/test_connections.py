@@ -385,3 +385,28 @@ def test_no_timer_is_left_when_the_connection_is_lost(monkeypatch: pytest.Monkey
         assert timers.left() == 0
 
     with_peer(lambda _: [b"\xff" * 8], steps)
+
+
+def test_a_writer_that_fails_keeps_no_other_from_being_written() -> None:
+    async def steps() -> None:
+        loop = asyncio.get_running_loop()
+        errors: list[object] = []
+        loop.set_exception_handler(lambda _, context: errors.append(context.get("exception")))
+
+        async def resolve(_: str) -> Endpoint:
+            raise AssertionError("no bookie is called")
+
+        connections = Connections(resolve, lambda: None, ConnectionOptions())
+        broken, written = AssertionError("a broken writer"), asyncio.Event()
+
+        def fail() -> None:
+            raise broken
+
+        for _ in range(2):
+            connections.write_soon(fail)
+            connections.write_soon(written.set)
+            await asyncio.wait_for(written.wait(), PATIENCE_S)
+            written.clear()
+        assert errors == [broken, broken]
+
+    asyncio.run(steps())
