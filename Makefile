@@ -128,6 +128,7 @@ bookkeeper-tests: setup ## run BookKeeper's own tests of its client on our booki
 
 # What takes longer than a run of CI may. CI runs the same targets with less, or a quicker one in their place.
 proof: ## prove what CI has no time for (three hours and a half; Maven, and root for real power cuts)
+	$(MAKE) test-3.12         # the fast tests on the Python between those that CI tries
 	$(MAKE) crash             # the crash laboratory at its full budget
 	$(MAKE) crash-sim         # all simulated crashes; CI runs a part
 	$(MAKE) cluster-sim CLUSTER_SIM="--schedules 1000000 --first 100000" # the protocol of several bookies
