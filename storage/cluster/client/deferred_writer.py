@@ -122,9 +122,6 @@ class DeferredLedgerWriter(LedgerWriter):
         if not self._copies.pending:
             return []
         self._copies.fail(bookie)
-        # A change under way may have kept this bookie because of copies that do not count any more.
-        bookies = self._copies.bookies
-        self._considered = frozenset(index for index in self._considered if bookies[index] != bookie)
         return self._begin_change() if self.state is WriterState.OPEN else []
 
     # ── forces ────────────────────────────────────────────────────────────────────────────────────────

@@ -331,7 +331,7 @@ class LedgerWriter:
                 if self._changes > self.limits.ensemble_changes_max:
                     error = EnsembleChangesExhausted(self._entries.ledger_id, self._changes)
                     return effects + self._begin_close(error)
-                if self._copies.failed - self._considered:
+                if self._is_change_outdated():
                     return effects + self._begin_change()
                 # Not before every displaced copy is sent again: a copy that no reader looks for would count.
                 self.state = WriterState.OPEN
@@ -340,6 +340,15 @@ class LedgerWriter:
                 return self._begin_close(error)
             case error:
                 return self._lose(error)
+
+    def _is_change_outdated(self) -> bool:
+        """Return whether the change that has ended needs another one.
+
+        It knew neither the failures during its write, nor the entries that were added and the copies that
+        were lost meanwhile. An entry without enough copies under way would wait for ever.
+        """
+        failed = self._copies.failed
+        return bool(failed - self._considered) or not self._copies.can_complete(failed)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
 

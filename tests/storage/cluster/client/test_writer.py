@@ -185,6 +185,31 @@ def test_n10_an_entry_that_needs_a_bookie_which_cannot_be_replaced_does_not_wait
     assert isinstance(closed, WriterClosed)
 
 
+def test_n10_an_entry_that_is_added_during_a_change_does_not_wait_for_bookies_that_stay_failed() -> None:
+    writer = PlayedWriter(Quorums(4, 2, 1), spares=0)
+    writer.use_bookies("b5")
+    writer.add(b"abc", b"abc", b"abc")
+    writer.answer(0, "b1", Code.IO_ERROR)
+    writer.store(2, "b3")
+    for entry_id, bookie in ((2, "b4"), (1, "b3"), (1, "b2")):
+        writer.answer(entry_id, bookie, Code.IO_ERROR)
+    writer.written()
+    writer.use_bookies("b6")
+    writer.waited()
+    assert writer.segments == [(0, ("b5", "b6", "b3", "b4"))]
+
+    # Entry 6 belongs to b3 and b4, which have failed and stay, because one other bookie is not enough.
+    writer.add(b"abc", b"abc", b"abc", b"abc")
+    writer.written()
+    writer.use_bookies("b7")
+    writer.waited()
+    writer.written()
+    assert (6, "b7") in writer.adding
+    for entry_id, bookie in writer.adding:
+        writer.answer(entry_id, bookie)
+    assert writer.machine.last_confirmed == 6
+
+
 def test_a_bookie_that_cannot_be_replaced_is_left_out_while_the_others_suffice() -> None:
     writer = PlayedWriter(spares=0)
     writer.add(b"one")
