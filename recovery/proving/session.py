@@ -220,7 +220,9 @@ class Session:
             for pause in verb:
                 if pause is None:  # it waits for the runner of checkpoints
                     with self._stepping():
-                        self.opened.workers.step()
+                        # After an error for lack of space the runner pauses before it tries again.
+                        if not self.opened.workers.step():
+                            self.opened.workers.elapse()
                 self.acknowledge_durable()
                 yield
 

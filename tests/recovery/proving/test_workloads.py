@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,13 +14,15 @@ from lab_runs import Recorder
 
 from recovery.crashlab.judge.outcome import Answered
 from recovery.crashlab.record import preload
+from recovery.crashlab.record.history import Ctx
 from recovery.crashlab.record.tape import Call, Event
 from recovery.proving.file_kinds import IGNORED
+from recovery.proving.stepped_workers import SteppedWorkers
 from recovery.proving.workloads import WORKLOADS
+from storage.disk.posix import PosixWriteFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(bool(preload.why_not()), reason=preload.why_not() or "-")
 
@@ -107,3 +113,26 @@ def test_adds_are_made_durable_between_two_writes_of_an_entry_log(recorded: dict
         ends = [one.path.rpartition(".")[2] for one in written]
         found += sum(one == ("log", "txn", "txn") for one in zip(ends, ends[1:], ends[2:], strict=False))
     assert found >= 25
+
+
+def test_a_mark_without_space_in_a_reclamation_is_written_after_the_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, syncs = count(1), count(1)
+    step, sync = SteppedWorkers.step, PosixWriteFile.sync
+
+    def counted_step(workers: SteppedWorkers) -> bool:
+        assert next(steps) < 10_000, "no worker has anything to do, and no pause ends"
+        return step(workers)
+
+    def sync_without_space(file: PosixWriteFile) -> None:
+        # The 22nd mark is that of a removal, in the second opening of the workload.
+        if file.name.endswith("lastMark.draft") and next(syncs) == 22:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(file)
+
+    monkeypatch.setattr(SteppedWorkers, "step", counted_step)
+    monkeypatch.setattr(PosixWriteFile, "sync", sync_without_space)
+    with Path(os.devnull).open("wb") as marks:
+        WORKLOADS["compaction"](tmp_path, Ctx(marks.fileno()))
+    assert next(syncs) > 22
