@@ -30,6 +30,9 @@ PASSWORDS = (b"", b"first", b"second")
 """The passwords of ledgers. A ledger that is made again gets another one."""
 
 # Files that only a checkpoint changes, and without a lock that an add to a plain ledger takes.
+_PAUSES_MAX = 3
+"""After so many pauses without any work between them a full disk does not get free in this run."""
+
 _CHECKPOINT_FILES = frozenset({FileKind.ENTRY_LOG, FileKind.ENTRY_LOG_DRAFT, FileKind.JOURNAL})
 
 # Files that a checkpoint changes under the one lock that an add takes only for a new journal.
@@ -216,15 +219,21 @@ class Session:
         steps."""
         compactor, logs = self.opened.engine.compactor, self.opened.log_ids
         moves = (compactor.move(log_id) for log_id in logs[:-1])
+        pauses = 0
         for verb in (*moves, compactor.remove(logs), compactor.purge_tombstones()):
             for pause in verb:
                 if pause is None:  # it waits for the runner of checkpoints
                     with self._stepping():
-                        # After an error for lack of space the runner pauses before it tries again.
-                        if not self.opened.workers.step():
+                        if self.opened.workers.step():
+                            pauses = 0
+                        else:
+                            # After an error for lack of space the runner pauses before it tries again.
                             self.opened.workers.elapse()
+                            pauses += 1
                 self.acknowledge_durable()
                 yield
+                if pauses == _PAUSES_MAX:
+                    return  # the disk stays full
 
     def elapse(self) -> None:
         """End all pauses: do all background work, write pending adds, and seal the last group."""
