@@ -51,6 +51,10 @@ class Replicas:
     """The path of each store by its name."""
     ledgers: tuple[LedgerEnsembles, ...]
     """In the order of their ids."""
+    left_out: frozenset[int] = frozenset()
+    """Ledgers that the stores share, too, and that are not compared."""
+    notes: tuple[str, ...] = ()
+    """Why ledgers are not compared."""
 
     def steps(self) -> dict[str, dict[int, int]]:
         """Return for each store's path the step of each ledger's runs."""

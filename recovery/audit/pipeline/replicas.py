@@ -76,7 +76,7 @@ class _ReplicaComparison:
         self._stores = stores
         self._run = run
         self._held = [held_entries(store) for store in stores]
-        self._not_covered = list(self._unnamed())
+        self._not_covered = [*replicas.notes, *self._unnamed()]
 
     def report(self) -> ReplicaReport:
         to_read = self._ledgers_to_read()
@@ -98,7 +98,8 @@ class _ReplicaComparison:
     def _unnamed(self) -> Iterator[str]:
         """Yield notes on ledgers that are in the stores but in no ensemble."""
         for one in self._held:
-            others = np.setdiff1d(one.runs["ledger"], list(self._steps))
+            named = [*self._steps, *self._replicas.left_out]
+            others = np.setdiff1d(one.runs["ledger"], named)
             if len(others):
                 yield f"{one.name}: {len(others)} ledgers that no ensemble names"
 

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from recovery.shell import options
+from recovery.shell import audited_cluster, options
+from recovery.shell.cluster_metadata import MetadataConnection, connection, is_address
 from recovery.shell.exit_codes import (
     CannotDo,
     Exit,
@@ -72,7 +73,9 @@ _MB = 1_000_000
     help="Maximum number of megabytes to read per second.",
 )
 @click.option(
-    "--replicas", metavar="FILE", help="JSON file with the ensembles to compare; audits their stores too."
+    "--replicas",
+    metavar="FILE|URI",
+    help="Compare replicas: JSON file with stores and ensembles, or the address of a cluster's metadata.",
 )
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of worker processes.  [default: CPUs]"
@@ -81,6 +84,7 @@ _MB = 1_000_000
 @click.option("--self-test", is_flag=True, help="Damage copies of small stores and check what is found.")
 @options.passwords
 @click.option("--json", "is_json", is_flag=True, help="Print the summary as JSON.")
+@connection
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -97,6 +101,7 @@ def command(
     self_test: object,
     passwords: Passwords,
     is_json: object,
+    connection: MetadataConnection,
 ) -> None:
     """Check every byte of many stores, also on Spark, and write a report.
 
@@ -114,7 +119,10 @@ def command(
     everything from time to time.
 
     FILE states the stores, the write quorum and the ack quorum of each ledger. Entries with too few copies,
-    entries on a wrong store, and copies that differ are findings, too.
+    entries on a wrong store, and copies that differ are findings, too. With the URI of a cluster's metadata,
+    such as zk://localhost:2181/ledgers, these are the cluster's ledgers, also those that are open or in
+    recovery. Each STORE then belongs to the bookie that its cookie names. --timeout and the options for TLS
+    are for the connection to the metadata.
 
     Needs numpy and pyarrow, and for Spark pyspark: pip install 'ledgerstore[audit]'.
 
@@ -123,6 +131,7 @@ def command(
       ledgerstore audit /data/bookie1 /data/bookie2 --out /var/audits/monday
       ledgerstore audit /data/store --since /var/audits/monday --rate 100
       ledgerstore audit --replicas ensembles.json --engine spark --master spark://host:7077
+      ledgerstore audit /data/bookie-* --replicas zk://localhost:2181/ledgers
       ledgerstore audit --self-test
     """
     check_installed("audit", "audit", "numpy", "pyarrow")
@@ -133,6 +142,8 @@ def command(
         stores = options.store_from_environment()
         if not stores:
             raise click.UsageError("give a STORE, or --replicas FILE")
+    if not stores and replicas is not None and is_address(replicas):
+        raise click.UsageError("with the address of a cluster give each STORE: its cookie names the bookie")
     if resume and out is None:
         raise click.UsageError("--resume needs --out, the directory of the audit to continue")
     order = AuditOrder(
@@ -144,6 +155,7 @@ def command(
         since,
         (reread or 0) / 100,
         resume,
+        connection,
     )
     report = run_audit(order)
     _show_report(report, Form.JSON if is_json else Form.TABLE)
@@ -204,6 +216,7 @@ class AuditOrder(NamedTuple):
     since: str | None
     reread: float
     is_resumed: object
+    connection: MetadataConnection
 
 
 def report_directory(out: str | None, stores: tuple[str, ...]) -> Path:
@@ -251,15 +264,24 @@ def _audit_report(order: AuditOrder) -> AuditReport:
     from recovery.audit.pipeline.request import AuditRequest
     from recovery.shell.output import AuditProgressBar
 
-    replicas = None if order.replicas is None else ensemble_file.load(order.replicas)
-    policy = DigestPolicy(passwords=order.passwords.by_ledger, password=order.passwords.otherwise)
+    replicas, passwords = None, order.passwords.by_ledger
+    uri = order.replicas if order.replicas is not None and is_address(order.replicas) else None
+    if uri is not None:
+        replicas, known = audited_cluster.read_cluster(order.connection, uri, order.paths)
+        passwords = {**known, **passwords}
+    elif order.replicas is not None:
+        replicas = ensemble_file.load(order.replicas)
+    policy = DigestPolicy(passwords=passwords, password=order.passwords.otherwise)
     cache_options = _cache_options(order)
     size = size_of(_all_paths(order.paths, replicas))
     argv = ("ledgerstore", *sys.argv[1:])
     with started_engine(order.engine_options, size) as (engine, jobs), AuditProgressBar() as watch:
-        return run_audit_with_valid_passwords(
+        report = run_audit_with_valid_passwords(
             AuditRequest(order.paths, policy, engine, jobs, replicas, watch, cache_options, argv)
         )
+    if uri is None or replicas is None:
+        return report
+    return audited_cluster.without_changed_ledgers(order.connection, uri, replicas, report)
 
 
 def _cache_options(order: AuditOrder) -> CacheOptions:
