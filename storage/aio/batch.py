@@ -26,7 +26,7 @@ FRONT_SIZE_MAX = 4 + HEAD.size + max(digest_type.width for digest_type in Digest
 class LoopGroup:
     """The work that coroutines have put into one commit in one pass of the loop."""
 
-    __slots__ = ("_done", "_end", "error", "is_handed_over", "is_over")
+    __slots__ = ("_done", "_end", "error", "is_handed_over", "is_led_here", "is_over")
 
     def __init__(self, done: Callable[[], None] | None = None) -> None:
         """`done` is called once, on the loop, when the commit is over."""
@@ -34,6 +34,8 @@ class LoopGroup:
         self.error: BaseException | None = None  # leader, before `is_over`         the loop
         self.is_over = False  #                    leader, in any thread            the loop
         self.is_handed_over = False  #             the loop                         the loop
+        self.is_led_here = False  #                the loop                         leader, after `is_over`
+        """Whether the loop commits it now, and looks at `is_over` afterwards."""
         self._end: Event | None = None  #          the loop                         leader: whether it is set
         self._done = done  #                       the loop                         leader: whether it is set
 

@@ -175,13 +175,20 @@ class LoopCommits:
             self._hand_over(group)
             return
         started = waited_s()
-        if self._committer.flush_if_free():
+        group.is_led_here = True
+        try:
+            is_led = self._committer.flush_if_free()
             took_s = waited_s() - started
+        finally:
+            # In this order: if another thread ends the group meanwhile, it then calls, or it is over here.
+            group.is_led_here = False
+            if group.is_over:
+                group.release()
+        if is_led:
             self._policy.led_on_loop(took_s)
             self.waits.note(took_s, perf_counter())
             if took_s >= SLOW_SYNC_S:
                 self._store_state.events.synced(took_s)
-            group.release()
         else:
             # Another thread leads. A thread of this store waits for it, because the loop must not.
             self._hand_over(group)
@@ -211,6 +218,7 @@ class LoopCommits:
         """Note that the group is over. Called in the thread that has led it."""
         group.error = error
         group.is_over = True
-        if group.is_awaited:
+        # If the loop leads, it releases the group itself. A call from a thread would be one more pass of it.
+        if group.is_awaited and not group.is_led_here:
             with suppress(RuntimeError):  # the loop is closed, so that nothing waits there any more
                 self._loop.call_soon_threadsafe(group.release)

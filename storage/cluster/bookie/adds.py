@@ -140,7 +140,7 @@ class Adds:
 
     def _refuse(self, client: BookieConnection, run: AddRun, code: Code, since: float) -> None:
         self._traffic.note(RequestKind.ADD, code, since, len(run.entries))
-        client.answer_adds(run, code)
+        client.refuse_adds(run, code)
 
     def _works_of(self, client: BookieConnection, run: AddRun, since: float) -> list[Work]:
         """Return the adds as work: one piece for a run, unless its adds must be looked at one by one."""

@@ -193,7 +193,7 @@ class BookieConnection(asyncio.Protocol):
         now = self._server.traffic.clock()
         if isinstance(incoming, AddRun):
             self._server.traffic.note(RequestKind.ADD, Code.UNAUTHORIZED, now, len(incoming.entries))
-            self.answer_adds(incoming, Code.UNAUTHORIZED)
+            self.refuse_adds(incoming, Code.UNAUTHORIZED)
             return
         for one in [one for one, _ in incoming.requests()] if isinstance(incoming, ReadRun) else [incoming]:
             is_upgrade = type(one.request) is StartTls
@@ -297,12 +297,19 @@ class BookieConnection(asyncio.Protocol):
             return
         self._send(frame)
 
+    def refuse_adds(self, run: AddRun, code: Code) -> None:
+        """Answer all adds of a run with the same code, in the write of this pass of the loop."""
+        if not self._out:
+            self._server.loop.call_soon(self.flush)
+        self.answer_adds(run, code)
+
     def answer_adds(self, run: AddRun, code: Code) -> None:
-        """Answer all adds of a run with the same code."""
+        """Answer all adds of a run with the same code. The caller flushes, before it returns to the loop."""
         answers = self._connection.answer_adds(run, code)
         self._server.note_answered(size_of(run) if self._transport is not None else 0)
         if self._transport is not None:
-            self._send(answers)
+            self._out.append(answers)
+            self._out_size += len(answers)
 
     def answer_reads(self, run: ReadRun, entries: Sequence[bytes], lac: int) -> None:
         """Answer the first reads of a run, and begin the others once more."""

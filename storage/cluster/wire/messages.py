@@ -245,10 +245,15 @@ class ReadRun(NamedTuple):
     first_entry_id: int
     headers: Sequence[bytes]
     """For each read its header, as in `Incoming`."""
+    id_varints: Sequence[bytes] = ()
+    """For each read of version 3 the bytes of its entry id, which the answer repeats."""
 
     def after(self, count: int) -> ReadRun:
         """Return the reads without the first ones."""
-        return self._replace(first_entry_id=self.first_entry_id + count, headers=self.headers[count:])
+        first_id = self.first_entry_id + count
+        return self._replace(
+            first_entry_id=first_id, headers=self.headers[count:], id_varints=self.id_varints[count:]
+        )
 
     def requests(self) -> Iterator[tuple[Incoming, ReadEntry]]:
         """Yield the reads as they arrived."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import struct
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from storage.cluster.wire import protobuf
@@ -282,10 +281,11 @@ def decode_reads(data: bytes, at: int, size_max: int) -> tuple[ReadRun, int] | N
     header_size, header, _, read_size, ledger, entry = found.groups()
     if header_size[0] != len(header) or read_size[0] != stop - found.end(4):
         return None
-    txn_ids, _ = _same_frames(data, (at, *found.span(3), *found.span(6), stop), stop - at)
+    txn_ids, entry_ids = _same_frames(data, (at, *found.span(3), *found.span(6), stop), stop - at)
     header = header[: -len(txn_ids[0])]
     headers = [header + txn_id for txn_id in txn_ids]
-    run = ReadRun(Protocol.V3, signed(decode_varint(ledger)), signed(decode_varint(entry)), headers)
+    first_id = signed(decode_varint(entry))
+    run = ReadRun(Protocol.V3, signed(decode_varint(ledger)), first_id, headers, entry_ids)
     return run, at + len(txn_ids) * (stop - at)
 
 
@@ -298,7 +298,9 @@ def _end_of_frame(data: bytes, at: int, size_max: int) -> int:
     return at if stop > len(data) or length > size_max - LENGTH.size else stop
 
 
-def _same_frames(data: bytes, bounds: tuple[int, ...], size: int) -> tuple[list[bytes], list[bytes]]:
+def _same_frames(
+    data: bytes, bounds: tuple[int, int, int, int, int, int], size: int
+) -> tuple[list[bytes], list[bytes]]:
     """Return the varints of the transaction ids and of the entry ids of all frames like the first one.
 
     They have the same size and the same bytes at the same places, but for the transaction id and the entry
@@ -307,12 +309,17 @@ def _same_frames(data: bytes, bounds: tuple[int, ...], size: int) -> tuple[list[
     the end of what is compared. One loop with hardly a call of our own, because a bookie does hardly anything
     else.
     """
-    widths = [stop - start for start, stop in pairwise(bounds)]
-    unpack_from = struct.Struct("s".join(map(str, widths)) + "s").unpack_from
-    at, end, from_bytes = bounds[0], len(data), int.from_bytes
+    at, txn_at, txn_end, entry_at, entry_end, stop = bounds
+    end, from_bytes = len(data), int.from_bytes
+    if end - at < 2 * size:  # a client that awaits each answer sends one frame at a time
+        return [data[txn_at:txn_end]], [data[entry_at:entry_end]]
+    layout = (
+        f"{txn_at - at}s{txn_end - txn_at}s{entry_at - txn_end}s{entry_end - entry_at}s{stop - entry_end}s"
+    )
+    unpack_from = struct.Struct(layout).unpack_from
     before, txn_id, between, entry_id, after = unpack_from(data, at)
     # A varint is whole if all its bytes but the last one have the highest bit.
-    txn_bits, entry_bits = (from_bytes(b"\x80" * width) for width in (widths[1], widths[3]))
+    txn_bits, entry_bits = from_bytes(b"\x80" * len(txn_id)), from_bytes(b"\x80" * len(entry_id))
     next_id = from_bytes(entry_id, "little")
     txn_ids: list[bytes] = []
     entry_ids: list[bytes] = []
@@ -615,8 +622,7 @@ def encode_reads(run: ReadRun, entries: Sequence[bytes], lac: int) -> bytes:
     after = b"\x28" + encode_varint(lac)
     parts: list[bytes] = []
     sizes, start, middle, entry_size = (-1, -1, -1), b"", b"", b""
-    for entry_id, (header, entry) in enumerate(zip(run.headers, entries, strict=False), run.first_entry_id):
-        varint = encode_varint(entry_id)
+    for header, varint, entry in zip(run.headers, run.id_varints, entries, strict=False):
         if sizes != (len(header), len(varint), len(entry)):
             sizes = len(header), len(varint), len(entry)
             entry_size = b"\x22" + encode_varint(len(entry))

@@ -60,6 +60,26 @@ def test_a_run_is_durable_when_it_is_answered_and_read_after_a_power_cut(group_s
     run(main())
 
 
+def test_a_commit_that_the_loop_leads_is_answered_in_its_pass_and_wakes_no_selector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = AwaitedSite(LARGE_JOURNAL)
+
+    async def main() -> None:
+        async with site.awaited() as store:
+            await begun(store)
+            woken: list[object] = []
+            answered: list[bool] = []
+            monkeypatch.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", woken.append)
+            work = store.bookie.entries(7, 1, ENTRIES, WRITER.key)
+            assert work is not None
+            store.bookie.commit([work], lambda: answered.append(work.is_durable))
+            assert (answered, woken) == ([True], [])
+            monkeypatch.undo()
+
+    run(main())
+
+
 def test_a_run_may_begin_anywhere_and_repeat_entries() -> None:
     site = AwaitedSite()
 

@@ -66,6 +66,8 @@ class Client:
     def answer_adds(self, run: AddRun, code: Code) -> None:
         self.codes[run.ledger_id] = code
 
+    refuse_adds = answer_adds
+
     def flush(self) -> None:
         """Do nothing: no answer waits here."""
 

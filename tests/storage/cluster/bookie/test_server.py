@@ -14,6 +14,7 @@ import pytest
 from bookie_connection import KEY, BookieConnection, add_of, entry_bytes, running_bookie
 
 from storage.cluster.bookie.connection import ConnectionLimits, ConnectionState
+from storage.cluster.bookie.server import BookieConnection as ServedConnection
 from storage.cluster.bookie.server import ServerLimits
 from storage.cluster.wire import entry_list, v2, v3
 from storage.cluster.wire.codes import Code
@@ -88,6 +89,28 @@ def test_an_add_is_answered_when_it_is_durable_and_can_be_read(tmp_path: Path, p
         assert [entry.payload async for entry in store.ledger(7).entries()] == [b"payload"] * 3
 
     with_bookie(tmp_path / "store", steps)
+
+
+@both
+def test_an_add_that_comes_alone_is_answered_by_one_flush(
+    tmp_path: Path, protocol: Protocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushes = []
+
+    class Counting(ServedConnection):
+        def flush(self) -> None:
+            flushes.append(self)
+            super().flush()
+
+    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+        await client.ask(add_of(7, 0, b"payload"), protocol)
+        flushes.clear()
+        await client.ask(add_of(7, 1, b"payload"), protocol)
+        await client.ask(ReadEntry(7, 9), protocol)  # after all passes of the add
+
+    monkeypatch.setattr("storage.cluster.bookie.server.BookieConnection", Counting)
+    with_bookie(tmp_path / "store", steps)
+    assert len(flushes) == 2  # one of the add, one of the read
 
 
 @both
