@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from recovery.autorecovery.audits import mark, read_chunks
-from storage.cluster.errors import BookiesRegistered, InvalidMetadata
+from storage.cluster.errors import BookiesRegistered, InvalidMetadata, NoSuchBookie
 from storage.cluster.metadata import cookies, registration, underreplication
 
 if TYPE_CHECKING:
@@ -26,10 +26,22 @@ _LOOK_S = 2.0
 async def mark_ledgers_of(
     znodes: Znodes, paths: LedgerPaths, bookie: str, unreadable: Callable[[str], None]
 ) -> frozenset[int]:
-    """Mark all ledgers that name a bookie. Raise `BookiesRegistered` if it still runs."""
+    """Mark all ledgers that name a bookie. Raise `BookiesRegistered` if it still runs.
+
+    Raise `NoSuchBookie` if the cluster has no cookie of it and no ledger names it.
+    """
     await _refuse_registered(znodes, paths, bookie)
     await underreplication.prepare(znodes, paths.root)
-    named = await ledgers_of(znodes, paths, bookie, lambda flaw: unreadable(str(flaw)))
+    flaws: list[Flaw] = []
+    named = await ledgers_of(znodes, paths, bookie, flaws.append)
+    known = await cookies.list_cookies(znodes, paths.root)
+    for flaw in flaws:
+        unreadable(str(flaw))
+    # A ledger that cannot be read may name it, which the caller reports at the end.
+    may_be_named = named or any(isinstance(flaw, InvalidMetadata) for flaw in flaws)
+    if bookie not in known and not may_be_named:
+        bookies = await registration.read_bookies(znodes, paths.root)
+        raise NoSuchBookie(paths.root, bookie, tuple(sorted({*known, *bookies.all})))
     for ledger_id in sorted(named):
         await mark(znodes, paths.root, ledger_id, [bookie])
     return named

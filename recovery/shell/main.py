@@ -73,6 +73,9 @@ COMMANDS = {
         "recovery.shell.commands.cluster", "Run a cluster on this machine, or make one in ZooKeeper."
     ),
     "bookie": CommandEntry("recovery.shell.commands.bookie", "Run a bookie on one directory."),
+    "cookie": CommandEntry(
+        "recovery.shell.commands.cookie", "Show, create and delete the cookies of a cluster's bookies."
+    ),
     "autorecovery": CommandEntry(
         "recovery.shell.commands.autorecovery", "Copy what a lost bookie held to other bookies."
     ),
@@ -114,6 +117,9 @@ ALIASES = {
     "listunderreplicated": ["underreplicated"],
     "decommissionbookie": ["decommission"],
     "triggeraudit": ["autorecovery", "trigger"],
+    "cookie_get": ["cookie", "show"],
+    "cookie_create": ["cookie", "create"],
+    "cookie_delete": ["cookie", "delete"],
     "whoisauditor": ["autorecovery", "status"],
     "readledger": ["read"],
     "localconsistencycheck": ["verify"],

@@ -8,6 +8,7 @@
     │   ├── ClusterExists         there is a cluster already
     │   ├── ClusterNotNamed       a cluster is erased only by the name of its instance
     │   ├── BookiesRegistered     bookies still use the cluster
+    │   ├── NoSuchBookie          the cluster does not know a bookie of this id
     │   ├── LedgerExists          another ledger has the id
     │   ├── NoSuchLedgerExistsOnMetadataServer   no ledger has the id; also a KeyError
     │   ├── MetadataConflict      the metadata was changed in another way than the caller assumed
@@ -126,6 +127,18 @@ class BookiesRegistered(ClusterError):
 
     def __str__(self) -> str:
         return f"{self.path}: bookies are still registered, stop them first: {', '.join(self.bookies)}"
+
+
+class NoSuchBookie(ClusterError):
+    """The cluster does not know the bookie: it has no cookie, and no ledger names it. Some id is wrong."""
+
+    code = -8
+    path: str
+    bookie: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.path} knows no bookie {self.bookie}; it knows: {', '.join(self.known) or 'none'}"
 
 
 class LedgerExists(ClusterError):

@@ -141,7 +141,7 @@ TABLE: tuple[CookieRule, ...] = (
     CookieRule(
         CookieDecision.REFUSE,
         "the metadata has no cookie of a bookie that holds ledgers, or cannot be told from that of another"
-        " cluster; if it is the right cluster: bookkeeper shell cookie_create",
+        " cluster; if it is the right cluster: ledgerstore cookie create",
         local=frozenset({Local.OURS}),
         stored=_NOT_STORED,
     ),

@@ -33,6 +33,7 @@ from storage.cluster.errors import (
     LedgerNotClosed,
     MetadataConflict,
     MetadataUnavailable,
+    NoSuchBookie,
     NoSuchCluster,
     NoSuchLedgerExistsOnMetadataServer,
     NotEnoughBookies,
@@ -70,6 +71,11 @@ SAMPLES: list[tuple[ClusterError, int, str]] = [
         BookiesRegistered("/ledgers", ("bk1", "bk2")),
         -999,
         "/ledgers: bookies are still registered, stop them first: bk1, bk2",
+    ),
+    (
+        NoSuchBookie("/ledgers", "bk9", ("bk1", "bk2")),
+        -8,
+        "/ledgers knows no bookie bk9; it knows: bk1, bk2",
     ),
     (
         InvalidQuorums(2, 3, 2),

@@ -93,6 +93,15 @@ def test_a_bookie_that_runs_is_neither_recovered_nor_decommissioned(uri: str) ->
         assert (found.exit_code, "still registered" in found.stderr) == (3, True)
 
 
+def test_a_bookie_that_the_cluster_does_not_know_is_refused_with_those_that_it_knows(uri: str) -> None:
+    do(uri, lambda znodes: create_node(znodes, "/ledgers/cookies/other:3181"))
+    for command in ("recover", "decommission"):
+        found = run(command, uri, "othre:3181")
+        assert found.exit_code == 3
+        assert "knows no bookie othre:3181; it knows: b1, b2, b3, " in found.stderr
+        assert "other:3181" in found.stderr
+
+
 def test_check_wants_one_ledger_or_all(uri: str) -> None:
     assert run("check", uri).exit_code == 2
     assert run("check", uri, "1", "--all").exit_code == 2

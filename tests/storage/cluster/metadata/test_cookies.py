@@ -178,7 +178,7 @@ def test_a_life_of_a_bookie() -> None:
         with pytest.raises(CookieRefused, match=r"under another name.*\(known as bk1\)"):
             await check(Ledgers.NONE, empty, host="bk9")
         await delete_cookie(znodes, "/ledgers", "bk1")
-        with pytest.raises(CookieRefused, match="bookkeeper shell cookie_create"):
+        with pytest.raises(CookieRefused, match="ledgerstore cookie create"):
             await check(Ledgers.SOME, stamped)
 
     run(test)
