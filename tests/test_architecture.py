@@ -47,6 +47,7 @@ CLUSTER: dict[str, set[str]] = {
     "zookeeper": {"errors", "tls", "wire", "metadata"},
     "bookie": {"errors", "tls", "wire", "metadata"},
     "client": {"errors", "tls", "wire", "metadata", "zookeeper"},
+    "topics": {"errors", "wire"},
 }
 """By folder of `storage/cluster/`: the other folders that it imports. The parts that decide are pure, and
 get sockets, clocks and random numbers from the drivers."""

@@ -6,6 +6,7 @@
     metadata/    what a cluster keeps in ZooKeeper, and how it is changed; drives nothing by itself
     bookie/      a bookie on the network
     client/      a client of ledgers over several bookies: `connect`, and `connect_async` for coroutines
+    topics/      series of ledgers with messages, in the formats of Pulsar
     zookeeper/   the client of ZooKeeper behind the port `metadata/znodes.py`, and a server of its protocol
 
 `import storage` loads none of it.
