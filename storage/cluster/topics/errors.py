@@ -41,6 +41,15 @@ class InvalidMessageId(TopicError, ValueError):
     text = "message id {given!r}: {reason}"
 
 
+class NotInTopic(TopicError, ValueError):
+    """The id is not that of a message of the topic."""
+
+    topic: str
+    message_id: str
+    reason: str
+    text = "{topic} has no message {message_id}: {reason}"
+
+
 class CompressionUnavailable(TopicError):
     """The package of a compression is not installed."""
 
