@@ -172,10 +172,10 @@ def test_the_node_has_small_states_and_a_ledger_the_others() -> None:
     cursor = Cursor("t", Position(1, -1))
     for number in range(RANGES_IN_NODE_MAX):
         cursor.acknowledge(MessageId(1, 2 * number + 1), 0, extents)
-    assert not cursor.needs_ledger
     assert cursor.to_node().cursors_ledger_id == NO_LEDGER
+    needed_ledger = cursor.needs_ledger
     cursor.acknowledge(MessageId(1, 10**5), 0, extents)
-    assert cursor.needs_ledger
+    assert (needed_ledger, cursor.needs_ledger) == (False, True)
     assert cursor.to_node_with_ledger(6).ranges == ()
     assert len(cursor.to_entry().ranges) == RANGES_IN_NODE_MAX + 1
 
@@ -183,12 +183,12 @@ def test_the_node_has_small_states_and_a_ledger_the_others() -> None:
 def test_a_part_of_a_batch_is_in_a_ledger_because_brokers_read_it_there_only() -> None:
     cursor = Cursor("t", Position(1, 0))
     cursor.acknowledge(MessageId(1, 1, -1, 1), 3, EXTENTS)
-    assert cursor.needs_ledger
+    needed_ledger = cursor.needs_ledger
     assert [one.remaining for one in cursor.to_entry().batches] == [0b101]
     cursor.acknowledge_through(MessageId(1, 1, -1, 1), 3, EXTENTS)
     assert [one.remaining for one in cursor.to_entry().batches] == [0b100]
     cursor.acknowledge(MessageId(1, 1, -1, 2), 3, EXTENTS)
-    assert not cursor.needs_ledger
+    assert (needed_ledger, cursor.needs_ledger) == (True, False)
     assert cursor.mark_delete == Position(1, 1)
 
 
