@@ -4,6 +4,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := .venv-demo
 
+# Compiled modules are kept, also where the environment says otherwise: each process that runs tests would compile all
+# of them again, with pytest's assertions, and each of the thousands of processes that are killed would compile ours.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
