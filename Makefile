@@ -9,7 +9,7 @@ DEMO := .venv-demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
+.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo audit-kills interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z0-9. -]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -93,6 +93,9 @@ mutation-score: setup ## all planted bugs before the crash laboratory, two thous
 audit-demo: setup ## damage three stores, and audit them on Spark; writes .audit-demo/report (half a minute)
 	@$(BIN)/python tests/support/audit_demo.py .audit-demo
 
+audit-kills: setup ## kill a writer five hundred times; an audit of what it leaves finds nothing wrong (three minutes)
+	PYTHONPATH=tests/support $(BIN)/python tests/support/killed_stores.py $(KILLS)
+
 interop: setup ## prove with the real Apache BookKeeper that it reads our files, and that we read its files (three minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/interop.py $(INTEROP)
 
@@ -138,6 +141,7 @@ proof: ## prove what CI has no time for (three hours and a half; Maven, and root
 	$(MAKE) cluster-worlds CLUSTER_WORLDS="--worlds larger" # every order of their messages, in larger worlds
 	$(MAKE) cluster-stores    # the same on real stores with power cuts
 	$(MAKE) mutation-score    # two thousand machine-made mutants, and all planted bugs before the laboratory
+	$(MAKE) audit-kills       # no false finding after kills at random moments
 	$(MAKE) interop           # the real BookKeeper reads our files, and we its
 	$(MAKE) interop-zookeeper HISTORIES=10000 # histories on a real ZooKeeper
 	PYTHONPATH=tests/support $(BIN)/python tests/support/zookeeper_cuts.py 20000 # connections to our server that are cut

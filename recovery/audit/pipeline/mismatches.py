@@ -169,9 +169,10 @@ class _MismatchedLedgers:
     def compare(self) -> None:
         """Compare one portion."""
         entries = np.concatenate([no_entries(), *self._found.pop(ReadLogEntries, [])])
-        self.comparison.take(
-            MismatchedEntries(entries, np.concatenate([no_rows(), *self._found.pop(ReadIndexRows, [])]))
-        )
+        rows = np.concatenate([no_rows(), *self._found.pop(ReadIndexRows, [])])
+        # The places of a ledger that was deleted since the index was changed are void, as in its runs.
+        void = np.isin(rows["ledger"], sorted(self._inventory.deleted_since))
+        self.comparison.take(MismatchedEntries(entries, rows[~void]))
 
 
 def _count(facts: StoreFacts, ledgers: frozenset[int]) -> int:

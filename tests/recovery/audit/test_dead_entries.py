@@ -68,6 +68,24 @@ def test_a_ledger_that_was_deleted_since_the_last_checkpoint_has_no_wrong_places
     assert not [one for one in audited(tmp_path / "killed", {}) if one.is_wrong]
 
 
+def test_places_of_a_ledger_that_was_deleted_before_an_interrupted_checkpoint_are_void(
+    tmp_path: Path,
+) -> None:
+    live, killed = tmp_path / "live", tmp_path / "killed"
+    with open_store(live, StoreConfig(idle_seal_s=None)) as store:
+        store.ledger(1).append_many([b"old"] * 20)
+        store.ledger(2).append_many([b"kept"] * 20)
+        store.checkpoint()
+        shutil.copytree(live, killed)
+        store.ledger(1).delete()
+        store.ledger(2).append(b"more")
+        store.checkpoint()
+        # Everything of the second checkpoint but its commit of the index, and what follows it.
+        before = ("index", "lastMark")
+        shutil.copytree(live, killed, dirs_exist_ok=True, ignore=lambda _, names: {*before} & {*names})
+    assert not [one for one in audited(killed, {}) if one.is_wrong]
+
+
 @pytest.mark.parametrize("name", ["closed", "killed"])
 def test_whole_entries_are_not_reported(name: str) -> None:
     found = audited(audited_stores.store(name), audited_stores.passwords(name))
