@@ -59,8 +59,20 @@ def _check_rows(facts: StoreFacts) -> Iterator[Finding]:
         yield KINDS["LGR-002"].at(file=damage.file, offset=damage.offset, detail=damage.reason)
 
 
+_GAPPED_LEDGERS_MAX = 20
+
+
 def _gaps(facts: StoreFacts) -> Iterator[Finding]:
-    runs = served_runs(facts)
+    found = list(_ledgers_with_gaps(served_runs(facts)))
+    if facts.owner is DirectoryOwner.BOOKIE and len(found) > _GAPPED_LEDGERS_MAX:
+        # A bookie has a part of most ledgers, so that one finding for each would hide all others.
+        words = f"gaps in {len(found):,} ledgers, as every bookie has that shares ledgers with others"
+        yield KINDS["LGR-001"].at(count=sum(one.count for one in found), detail=words)
+        return
+    yield from found
+
+
+def _ledgers_with_gaps(runs: list[Runs]) -> Iterator[Finding]:
     left_out = striped(runs)
     for cover in covers(runs):
         gaps = list(cover.gaps())
@@ -83,9 +95,24 @@ def _unverified(facts: StoreFacts) -> Iterator[Finding]:
     for part in parts:
         counts.update(part.unverified)
         types.update(part.types)
+    served = _served_entries(facts)
     for ledger_id, count in sorted(counts.items()):
-        if count:
-            yield KINDS["LGR-005"].at(ledger_id=ledger_id, count=count, detail=_why(types.get(ledger_id)))
+        # Journals and logs have copies of the same entries, and entries of ledgers that were deleted.
+        living = min(count, served[ledger_id])
+        if living:
+            yield KINDS["LGR-005"].at(ledger_id=ledger_id, count=living, detail=_why(types.get(ledger_id)))
+
+
+def _served_entries(facts: StoreFacts) -> Counter[int]:
+    """Return the number of entries that the store serves of each ledger."""
+    runs = served_runs(facts)
+    entries = Counter(
+        {cover.ledger_id: int((cover.lasts - cover.firsts + 1).sum()) for cover in covers(runs)}
+    )
+    for some in runs:
+        for run in some[some["step"] > 1]:
+            entries[int(run["ledger"])] += int(run["count"])
+    return entries
 
 
 def _why(kind: DigestType | None) -> str:

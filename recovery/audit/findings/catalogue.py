@@ -294,9 +294,10 @@ _ALL = (
     ),
     Kind(
         "LGR-007",
-        "entries of a deleted or unknown ledger",
+        "dead bytes of an entry log",
         INFORMATION,
-        "Records in a log that belong to a deleted or unknown ledger, or are older copies. A collection "
+        "Records in a log that no reader gets: entries of a deleted ledger, truncated entries, or earlier "
+        "copies of entries that were written again. A collection "
         "frees them: the store removes a log without live entries, and moves live entries out of one "
         "that is mostly dead.",
         "None. `ledgerstore gc` shows what each log holds and why it is still there; `ledgerstore gc --run` "

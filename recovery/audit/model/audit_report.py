@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from recovery.audit.model.store_facts import StoreIdentity
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -47,6 +49,7 @@ class StoreReport:
     findings: tuple[Finding, ...]
     facts: StoreFacts
     coverage: ReadCoverage
+    identity: StoreIdentity = field(default_factory=StoreIdentity)
     checks: tuple[Check, ...] = ()
     live_sizes: Mapping[int, int] | None = None
     """For each entry log the size of the records that the index points at, or `None` without an index."""

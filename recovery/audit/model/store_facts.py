@@ -35,6 +35,18 @@ class DirectoryOwner(enum.Enum):
     BOOKIE = "a bookie"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreIdentity:
+    """Where a store is and whose it is, so that reports of several machines can be put together."""
+
+    host: str = ""
+    """The name of the machine that read its files."""
+    bookie_id: str = ""
+    """The bookie that the cookie names; empty if no bookie has ever used the store."""
+    instance_id: str = ""
+    """The instance id in the cookie: that of the cluster, or of a store of ours."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LogFacts:
     """All results for one entry log, its parts merged."""

@@ -21,6 +21,7 @@ from storage.entry.model import DigestType
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from recovery.audit.findings.finding import Finding
     from recovery.audit.model.audit_report import AuditReport
     from recovery.audit.model.runs import Runs
     from recovery.audit.model.store_facts import StoreFacts
@@ -45,12 +46,27 @@ def repeat_without_wrong_passwords(
     wrong = ledgers_with_wrong_password([store.facts for store in report.stores], policy)
     if not wrong:
         return report
-    again = audit_with(_without(report, policy, wrong))
+    again = _with_the_reason(audit_with(_without(report, policy, wrong)), wrong)
     return replace(
         again,
         bytes_read=report.bytes_read + again.bytes_read,
         wrong_password_ledgers=tuple(sorted(wrong)),
     )
+
+
+def _with_the_reason(report: AuditReport, wrong: frozenset[int]) -> AuditReport:
+    """Say of unverified entries that their password is wrong, because one was given."""
+
+    def corrected(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        return tuple(
+            replace(one, detail="its digests are MACs, and the password that was given is wrong")
+            if one.kind == "LGR-005" and one.ledger_id in wrong
+            else one
+            for one in findings
+        )
+
+    stores = tuple(replace(store, findings=corrected(store.findings)) for store in report.stores)
+    return replace(report, stores=stores, findings=corrected(report.findings))
 
 
 def ledgers_with_wrong_password(stores: list[StoreFacts], policy: DigestPolicy) -> frozenset[int]:

@@ -79,6 +79,7 @@ def _judged(scanned: StoreScan) -> StoreReport:
         is_live=inventory.is_live,
         findings=found,
         facts=facts,
+        identity=inventory.identity,
         coverage=_coverage(scanned),
         checks=checks(facts, found),
         live_sizes=scanned.compared.live,

@@ -190,6 +190,8 @@ def verdict(report: AuditReport) -> str:
     size = sized(total(report, "bytes"))
     took = seconds(report.seconds)
     head = f"{found} in {files}" if not found.is_sound else f"sound, {files}"
+    if found.is_sound and report.wrong_password_ledgers:
+        head = f"nothing wrong in what could be verified, {files}"
     return "; ".join((f"{head} ({size}, {took})", *caveats(report)))
 
 

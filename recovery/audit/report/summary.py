@@ -22,7 +22,6 @@ _WORST_MAX = 20
 def summary(report: AuditReport) -> dict[str, Any]:
     """Return the summary. Every value is a text, a number, a list or an object."""
     ledgers, entries = figures.unverified(report.findings)
-    found = figures.tally(report.findings)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": f"ledgerstore {__version__}",
@@ -32,7 +31,7 @@ def summary(report: AuditReport) -> dict[str, Any]:
         "ended": report.ended,
         "seconds": round(report.seconds, 3),
         "verdict": figures.verdict(report),
-        "sound": found.is_sound,
+        "sound": figures.is_clean(report),
         "findings": _severities(report.findings) | {"by_kind": _kinds(report.findings)},
         "unverified": {"ledgers": ledgers, "entries": entries},
         "misfits": list(report.wrong_password_ledgers),
@@ -64,6 +63,9 @@ def _store(store: StoreReport) -> dict[str, Any]:
     covered = store.coverage
     return {
         "store": store.store,
+        "host": store.identity.host,
+        "bookie": store.identity.bookie_id,
+        "instance": store.identity.instance_id,
         "owner": store.owner.value,
         "live": store.is_live,
         "findings": _severities(store.findings),

@@ -32,12 +32,18 @@ def _schema(columns: dict[str, pa.DataType], *optional: str) -> pa.Schema:
     return pa.schema([pa.field(name, kind, name in optional) for name, kind in columns.items()])
 
 
+_IDENTITY = {"host": _TEXT, "bookie": _TEXT, "instance": _TEXT}
+"""Which machine has read the store, and the bookie id and the instance id in its cookie: empty texts if
+there are none. The path of a store may be the same on every machine.
+"""
+
 FINDINGS = _schema(
     {
         "severity": _TEXT,
         "kind": _TEXT,
         "title": _TEXT,
         "store": _TEXT,
+        **_IDENTITY,
         "file": _TEXT,
         "offset": _INT,
         "end_offset": _INT,
@@ -59,6 +65,7 @@ FINDINGS = _schema(
 RUNS = _schema(
     {
         "store": _TEXT,
+        **_IDENTITY,
         "side": _TEXT,
         "file": _INT,
         "ledger": _INT,
@@ -79,6 +86,7 @@ a journal.
 PARTS = _schema(
     {
         "store": _TEXT,
+        **_IDENTITY,
         "side": _TEXT,
         "name": _TEXT,
         "file": _INT,
@@ -97,7 +105,15 @@ PARTS = _schema(
 
 
 def findings(report: AuditReport) -> pa.Table:
-    return _table((_finding(one) for one in report.findings), FINDINGS)
+    identities = {store.store: _identity(store) for store in report.stores}
+    unknown = dict.fromkeys(_IDENTITY, "")
+    rows = (_finding(one) | identities.get(one.store, unknown) for one in report.findings)
+    return _table(rows, FINDINGS)
+
+
+def _identity(store: StoreReport) -> dict[str, str]:
+    known = store.identity
+    return {"host": known.host, "bookie": known.bookie_id, "instance": known.instance_id}
 
 
 def _finding(one: Finding) -> dict[str, Any]:
@@ -121,7 +137,7 @@ def _finding(one: Finding) -> dict[str, Any]:
 def runs(report: AuditReport) -> pa.Table:
     """Return the runs of logs, journals and indexes. Journals have runs before and after the mark."""
     tables = [
-        _runs(store.store, side, some) for store in report.stores for side, some in _sides(store) if len(some)
+        _runs(store, side, some) for store in report.stores for side, some in _sides(store) if len(some)
     ]
     return pa.concat_tables(tables) if tables else RUNS.empty_table()
 
@@ -136,8 +152,9 @@ def _sides(store: StoreReport) -> Iterator[tuple[str, Runs]]:
         yield "index", store.facts.index.runs
 
 
-def _runs(store: str, side: str, some: Runs) -> pa.Table:
-    words = [pa.array([word] * len(some)) for word in (_text(store), side)]
+def _runs(store: StoreReport, side: str, some: Runs) -> pa.Table:
+    texts = (store.store, *_identity(store).values(), side)
+    words = [pa.repeat(pa.scalar(_text(text), _TEXT), len(some)) for text in texts]
     # In the order of RUN, which is that of the columns.
     numbers = [pa.array(np.ascontiguousarray(some[name]).view(np.int64)) for name in RUN.names or ()]
     return pa.Table.from_arrays([*words, *numbers], schema=RUNS)
@@ -168,6 +185,7 @@ def _part(
     entries, bad = (sum(int(one[column].sum()) for one in some) for column in ("count", "bad"))
     return {
         "store": store.store,
+        **_identity(store),
         "side": side,
         "name": name,
         "file": number,

@@ -7,13 +7,14 @@ index, and every journal from the mark on is either listed or was trimmed becaus
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.findings.finding import Severity
-from recovery.audit.model.store_facts import DirectoryOwner, IndexNotRead
+from recovery.audit.model.store_facts import DirectoryOwner, IndexNotRead, StoreIdentity
 from recovery.directory.authority import (
     Authority,
     AuthorityRule,
@@ -26,7 +27,7 @@ from recovery.directory.authority import (
     decide,
 )
 from recovery.directory.evidence import compare, durable_group, is_deleted_since, mark_file, newest_rows
-from recovery.directory.layout import has_our_files, load_store_id, store_id_of
+from recovery.directory.layout import HOST, has_our_files, load_store_id, store_id_of
 from recovery.directory.orphans import newest_foreign_journal
 from recovery.rebuild.entry_log_chain import in_creation_order
 from storage.checkpoint.mark import newest_named
@@ -108,6 +109,7 @@ class StoreInventory:
 
     store: str
     owner: DirectoryOwner
+    identity: StoreIdentity = field(default_factory=StoreIdentity)
     is_live: bool
     mark: LoadedMark
     replay_from: JournalPosition
@@ -172,6 +174,7 @@ class _InventoryTaker:
         return StoreInventory(
             store=self._store,
             owner=owner,
+            identity=self._identity(),
             is_live=self._held.is_live,
             mark=mark,
             replay_from=replay_from,
@@ -279,6 +282,14 @@ class _InventoryTaker:
                 detail=detail,
             )
         return newest_rows(loaded.rows, self._held.rows), None
+
+    def _identity(self) -> StoreIdentity:
+        found = [cookie.load(directory) for directory in (self._layout.ledgers, self._layout.journal)]
+        stamped = next((one for one in found if isinstance(one, Cookie)), None)
+        if stamped is None:
+            return StoreIdentity(host=platform.node())
+        bookie_id = "" if stamped.bookie_host == HOST else stamped.bookie_host
+        return StoreIdentity(host=platform.node(), bookie_id=bookie_id, instance_id=stamped.instance_id or "")
 
     def _check_cookies(self) -> None:
         found = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import audit_reports
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recovery.audit.findings.catalogue import KINDS
-from recovery.audit.model.store_facts import DirectoryOwner
+from recovery.audit.model.store_facts import DirectoryOwner, StoreIdentity
 from recovery.audit.report import commands, tables, writer
 from recovery.audit.report.summary import SCHEMA_VERSION, summary
 
@@ -56,6 +57,9 @@ def test_each_finding_is_a_row_in_the_report_s_order(written: Path) -> None:
         "kind": found.kind,
         "title": KINDS[found.kind].title,
         "store": found.store,
+        "host": "",
+        "bookie": "",
+        "instance": "",
         "file": found.file,
         "offset": found.offset,
         "end_offset": found.end,
@@ -76,6 +80,9 @@ def test_runs_keep_the_bits_of_their_fingerprints(tmp_path: Path) -> None:
     assert [row["side"] for row in rows] == ["log", "index"]
     assert rows[0] == {
         "store": "/s",
+        "host": "",
+        "bookie": "",
+        "instance": "",
         "side": "log",
         "file": 3,
         "ledger": 7,
@@ -200,3 +207,30 @@ def test_without_an_index_there_is_no_row_for_one(tmp_path: Path) -> None:
         tmp_path,
     )
     assert {row["side"] for row in pq.read_table(tmp_path / "runs.parquet").to_pylist()} == {"log"}
+
+
+def test_stores_with_the_same_path_on_two_machines_are_told_apart(tmp_path: Path) -> None:
+    shared = audit_reports.store("/data/bookie", [audit_reports.log(0, 9, [(1, 5)])], journals=0)
+    for host in ("one", "two"):
+        known = StoreIdentity(host=host, bookie_id=f"{host}:3181", instance_id="cluster")
+        found = KINDS["DIR-001"].at(store="/data/bookie", file="x")
+        store = replace(shared, identity=known, findings=(found,))
+        writer.write(audit_reports.report(store), tmp_path / host)
+    for name in ("findings", "runs", "parts"):
+        rows = [
+            row
+            for host in ("one", "two")
+            for row in pq.read_table(tmp_path / host / f"{name}.parquet").to_pylist()
+        ]
+        told = {(row["host"], row["store"], row["bookie"], row["instance"]) for row in rows}
+        assert told == {
+            ("one", "/data/bookie", "one:3181", "cluster"),
+            ("two", "/data/bookie", "two:3181", "cluster"),
+        }
+
+
+def test_a_wrong_password_is_not_sound_in_the_summary_either() -> None:
+    content = summary(replace(audit_reports.sound(), wrong_password_ledgers=(12,)))
+    assert content["sound"] is False
+    assert not content["verdict"].startswith("sound")
+    assert "WRONG PASSWORD" in content["verdict"]

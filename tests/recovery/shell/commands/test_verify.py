@@ -147,6 +147,8 @@ def test_a_wrong_password_makes_no_entry_look_damaged(tmp_path: Path) -> None:
     assert (done.exit_code, "-003" in done.stdout) == (1, False)
     assert "ledger 2: wrong password: no entry verifies with it" in done.stderr
     assert "UNVERIFIED: 4 entries of 1 ledger; WRONG PASSWORD of 1 ledger" in verdict(done)
+    assert not verdict(done).startswith("verify: sound")
+    assert "the password that was given is wrong" in done.stdout
 
 
 def test_with_a_proven_password_damage_is_still_reported(tmp_path: Path) -> None:
