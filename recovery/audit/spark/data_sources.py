@@ -30,6 +30,7 @@ from recovery.audit.spark.index_tables import IndexTables
 from recovery.audit.spark.journal_tables import JournalTables
 from recovery.audit.spark.log_tables import LogTables
 from recovery.audit.spark.pushdown import EVERYTHING
+from recovery.audit.spark.source_options import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,11 +48,17 @@ if TYPE_CHECKING:
 
 
 def register(session: SparkSession) -> None:
-    """Register the three formats in the session, and send the code to its executors."""
-    from recovery.audit.spark.session import PUSHDOWN
-    from recovery.audit.spark.shipping import ship
+    """Register the three formats in the session, and send the code to its executors.
 
-    ship(session.sparkContext)
+    The session may be one of Spark Connect.
+    """
+    from recovery.audit.spark.session import PUSHDOWN, is_of_connect
+    from recovery.audit.spark.shipping import ship, ship_over_connect
+
+    if is_of_connect(session):
+        ship_over_connect(session)
+    else:
+        ship(session.sparkContext)
     # Without it, a query of a source with filters fails.
     session.conf.set(PUSHDOWN, "true")
     for source in (EntryLogSource, JournalSource, LedgerIndexSource):
@@ -69,14 +76,20 @@ class FilePartition(InputPartition):
         self._tables = found
         self._rows = parsed.rows
         self._options = {"payload": True} if parsed.payload else {}
+        self._unreadable = parsed.unreadable
 
     def __repr__(self) -> str:
         # The default text contains the passwords, and it may appear in a message.
         return f"Part({self._tables.path!r}, {self._rows})"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        found: Iterator[pa.RecordBatch] = getattr(self._tables, self._rows)(**self._options)
-        return found
+        """Yield the rows of the file. One that the system refuses to read is told by flaws and parts."""
+        try:
+            yield from getattr(self._tables, self._rows)(**self._options)
+        except OSError as error:
+            if self._unreadable is Unreadable.FAIL:
+                raise
+            yield from self._tables.unreadable(self._rows, error)
 
 
 class _FileReader(DataSourceReader):

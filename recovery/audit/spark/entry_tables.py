@@ -10,6 +10,7 @@ import numpy as np
 from recovery.audit.spark.tables import PAYLOAD, Table, dictionary_column
 from storage.entry.format import HEAD
 from storage.entry.position import LENGTH_WORD_SIZE
+from storage.entry.read_result import Damaged, EndOfData, Torn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from recovery.audit.spark.pushdown import IdFilter
     from storage.disk.files import ReadFile
     from storage.entry.model import DigestType
+    from storage.entry.read_result import Stop
 
 STATUSES = ("ok", "bad", "unverified")
 _OK, _BAD, _UNVERIFIED = range(3)
@@ -149,6 +151,32 @@ def run_columns(file_column: str, runs: Runs) -> dict[str, Any]:
         "digests": runs["digests"],
         "bad": runs["bad"],
     }
+
+
+END, TORN, UNREADABLE = "END", "TORN", "UNREADABLE"
+"""Kinds of rows of `flaws` about a whole file: the end of its data is lost, its last record is unfinished, as
+after a crash, or the system refuses to read it.
+"""
+
+
+def end_row(file_id: int, stop: Stop | None, file_size: int, data_end: int) -> tuple[object, ...] | None:
+    """Return a row of `flaws` about the end of a file, or `None` if data ends as it should.
+
+    `data_end` is where data ended when the file was complete, or 0 if nothing says so.
+    """
+    match stop:
+        case Damaged():
+            return file_id, END, stop.offset, max(file_size, stop.offset), None, None, str(stop)
+        case Torn():
+            return file_id, TORN, stop.offset, file_size, None, None, str(stop)
+        case EndOfData(offset=offset) if offset < data_end:
+            return file_id, END, offset, data_end, None, None, f"zeros; data was written up to {data_end}"
+    return None
+
+
+def unreadable_row(file_id: int, error: OSError) -> tuple[object, ...]:
+    """Return the row of `flaws` about a file that the system refuses to read."""
+    return file_id, UNREADABLE, 0, None, None, None, error.strerror or str(error)
 
 
 def flaw_row(file_id: int, flaw: FlawAt) -> tuple[object, ...]:

@@ -63,12 +63,21 @@ class IndexTables:
         yield INDEX["runs"].batch({name: runs[column] for name, column in columns.items()})
 
     def flaws(self) -> Iterator[pa.RecordBatch]:
-        return INDEX["flaws"].rows(_flaw_row(flaw) for flaw in self._part().flaws)
+        """Yield the invalid rows, or what is wrong with an index that cannot be read."""
+        try:
+            rows = [_flaw_row(flaw) for flaw in self._part().flaws]
+        except OSError as error:
+            rows = [(None, None, None, None, error.strerror or str(error))]
+        return INDEX["flaws"].rows(rows)
 
     def parts(self) -> Iterator[pa.RecordBatch]:
         part = self._part()
         ledgers = len(np.unique(part.runs["ledger"]))
         return INDEX["parts"].rows([(ledgers, part.count, len(part.flaws), part.seconds)])
+
+    def unreadable(self, _: str, error: OSError) -> Iterator[pa.RecordBatch]:
+        """Raise the error: without its only file, an answer about the index would be wrong."""
+        raise error
 
     def _part(self) -> IndexPart:
         with _copied(self.path) as copy:

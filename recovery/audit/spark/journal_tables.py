@@ -19,10 +19,12 @@ from recovery.audit.scan.journal import ScanJournal
 from recovery.audit.spark.entry_tables import (
     EntryTable,
     TableEntries,
+    end_row,
     flaw_row,
     is_settled,
     learned,
     run_columns,
+    unreadable_row,
 )
 from recovery.audit.spark.pushdown import EVERYTHING
 from recovery.audit.spark.tables import JOURNAL, with_payload
@@ -75,10 +77,21 @@ class JournalTables:
         yield JOURNAL["runs"].batch(run_columns("journal", runs if chosen is None else runs[chosen]))
 
     def flaws(self) -> Iterator[pa.RecordBatch]:
-        return JOURNAL["flaws"].rows(flaw_row(self.journal_id, flaw) for flaw in self._part().flaws)
+        """Yield what is wrong inside the journal, and at its end."""
+        part = self._part()
+        rows = [flaw_row(self.journal_id, flaw) for flaw in part.flaws]
+        ending = end_row(self.journal_id, part.scan.stop, part.file_size, 0)
+        return JOURNAL["flaws"].rows(rows if ending is None else [*rows, ending])
 
     def parts(self) -> Iterator[pa.RecordBatch]:
         return JOURNAL["parts"].rows([_row(self._part())])
+
+    def unreadable(self, rows: str, error: OSError) -> Iterator[pa.RecordBatch]:
+        """Yield what is known of a journal that cannot be read: a flaw, and a part without content."""
+        if rows == "flaws":
+            yield from JOURNAL["flaws"].rows([unreadable_row(self.journal_id, error)])
+        if rows == "parts":
+            yield from JOURNAL["parts"].rows([(self.journal_id, *(None,) * 7, "Unreadable", None, None)])
 
     def _part(self) -> JournalPart:
         return ScanJournal(self.path, self.journal_id, 0, self.known, self.policy).run(ReadThrottle())

@@ -15,18 +15,21 @@ from recovery.audit.engines.task import ReadThrottle
 from recovery.audit.scan.entry_log import ScanLog
 from recovery.audit.scan.entry_log_walk import LogWalk
 from recovery.audit.spark.entry_tables import (
+    END,
     EntryTable,
     TableEntries,
+    end_row,
     flaw_row,
     is_settled,
     learned,
     run_columns,
+    unreadable_row,
 )
 from recovery.audit.spark.pushdown import EVERYTHING
 from recovery.audit.spark.tables import LOG, with_payload
 from storage.disk.posix import open_file
 from storage.entry.model import DigestType
-from storage.entrylog.format import HEADER_SIZE
+from storage.entrylog.format import HEADER_SIZE, LogHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,10 +75,26 @@ class LogTables:
         yield LOG["runs"].batch(run_columns("log", runs if chosen is None else runs[chosen]))
 
     def flaws(self) -> Iterator[pa.RecordBatch]:
-        return LOG["flaws"].rows(flaw_row(self.log_id, flaw) for flaw in self._part().flaws)
+        """Yield what is wrong inside the log, and at its end."""
+        part = self._part()
+        rows = [flaw_row(self.log_id, flaw) for flaw in part.flaws]
+        if part.file_size < HEADER_SIZE:
+            rows.append((self.log_id, END, part.file_size, HEADER_SIZE, None, None, "shorter than a header"))
+        map_offset = part.header.map_offset if isinstance(part.header, LogHeader) else 0
+        ending = end_row(self.log_id, part.stop, part.file_size, map_offset)
+        if ending is not None and part.file_size >= HEADER_SIZE:
+            rows.append(ending)
+        return LOG["flaws"].rows(rows)
 
     def parts(self) -> Iterator[pa.RecordBatch]:
         return LOG["parts"].rows([_row(self._part())])
+
+    def unreadable(self, rows: str, error: OSError) -> Iterator[pa.RecordBatch]:
+        """Yield what is known of a log that cannot be read: a flaw, and a part without content."""
+        if rows == "flaws":
+            yield from LOG["flaws"].rows([unreadable_row(self.log_id, error)])
+        if rows == "parts":
+            yield from LOG["parts"].rows([(self.log_id, *(None,) * 9, "Unreadable", None, None)])
 
     def _part(self) -> LogPart:
         with open_file(self.path) as file:

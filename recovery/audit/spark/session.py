@@ -116,6 +116,11 @@ def sockets_base(candidates: Iterable[str]) -> str | None:
     return next((base for base in candidates if len(base) + added <= _SOCKET_PATH_MAX), None)
 
 
+def is_of_connect(session: SparkSession) -> bool:
+    """Return whether the session is a client of Spark Connect, which has no context of its own."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
+
+
 def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pyspark import SparkFiles
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 _PACKAGES = ("recovery", "storage")
 _NAME = "ledgerstore.zip"
@@ -36,6 +38,14 @@ def ship(context: SparkContext) -> None:
     directory.mkdir(exist_ok=True)
     pack(directory / _NAME)
     context.addPyFile(str(directory / _NAME))
+
+
+def ship_over_connect(session: SparkSession) -> None:
+    """Make the code importable where the tasks of a session of Spark Connect run."""
+    with TemporaryDirectory(prefix="ledgerstore-sent-") as directory:
+        archive = Path(directory) / _NAME
+        pack(archive)
+        session.addArtifacts(str(archive), pyfile=True)
 
 
 def is_here(master: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 _YES_OR_NO = {"true": True, "false": False}
 
 
+class Unreadable(enum.Enum):
+    """What a query does about a journal or a log that the system refuses to read."""
+
+    SKIP = "skip"
+    """The file has no entries and runs; `flaws` and `parts` say why."""
+    FAIL = "fail"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The options of one source."""
@@ -26,6 +35,7 @@ class SourceOptions:
     payload: bool
     policy: DigestPolicy = field(repr=False)
     """The passwords that were given."""
+    unreadable: Unreadable = Unreadable.SKIP
 
 
 def parse(options: Mapping[str, str], of_kind: Mapping[str, Table]) -> SourceOptions:
@@ -40,7 +50,10 @@ def parse(options: Mapping[str, str], of_kind: Mapping[str, Table]) -> SourceOpt
         raise ValueError("payload is true or false")
     if payload and not any(name == "payload_size" for name, _ in of_kind[rows].columns):
         raise ValueError("payload goes with the entries of logs and journals only")
-    return SourceOptions(path, rows, payload, _policy(options))
+    unreadable = options.get("unreadable", Unreadable.SKIP.value).lower()
+    if unreadable not in {one.value for one in Unreadable}:
+        raise ValueError("unreadable is skip or fail")
+    return SourceOptions(path, rows, payload, _policy(options), Unreadable(unreadable))
 
 
 def table(parsed: SourceOptions, of_kind: Mapping[str, Table]) -> Table:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LOGS = frozenset({FileKind.ENTRY_LOG, FileKind.COMPACTED_LOG, FileKind.COMPACTING_LOG})
 _JOURNALS = frozenset({FileKind.JOURNAL})
+_KEPT_BESIDE = frozenset({filenames.COOKIE, filenames.LAST_MARK, filenames.LEDGER_ROWS})
+"""Names that show that a directory without journals or entry logs is one of a store or a bookie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ def _files(path: str, inner: str, listed: FileKind, taken: frozenset[FileKind]) 
     directory = _directory(place, inner)
     names = ((one, filenames.parse(one.name)) for one in directory.iterdir())
     found = [LocatedFile(str(one), name.number or 0) for one, name in names if name.kind is listed]
+    if not found and not _KEPT_BESIDE.intersection(one.name for one in directory.iterdir()):
+        # An answer of no rows would look as if nothing were wrong.
+        raise FileNotFoundError(
+            errno.ENOENT, f"no {listed.value}, and nothing else of a store or bookie", path
+        )
     return sorted(found, key=lambda one: one.file_id)
 
 

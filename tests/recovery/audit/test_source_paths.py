@@ -65,3 +65,16 @@ def test_for_a_bookie_only_the_given_policy_is_known() -> None:
         str(fixtures.bookie("08_digests") / "bookie"), DigestPolicy(password=b"secret")
     )
     assert known.policy == DigestPolicy(password=b"secret")
+
+
+def test_a_directory_of_something_else_is_not_an_empty_store(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(FileNotFoundError, match="no entry log, and nothing else of a store"):
+        source_paths.logs(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no journal"):
+        source_paths.journals(str(tmp_path))
+
+
+def test_a_store_without_logs_is_empty(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "VERSION").write_bytes((store / "ledgers/current/VERSION").read_bytes())
+    assert source_paths.logs(str(tmp_path)) == []
