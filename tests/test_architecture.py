@@ -90,7 +90,7 @@ RECOVERY: dict[str, set[str]] = {
     "opening": {"directory", "replay", "rebuild", "bookkeeper"},
     "view": {"directory", "replay", "rebuild", "bookkeeper", "opening"},
     "handover": {"directory", "replay", "opening"},
-    "audit": {"directory", "replay", "rebuild", "opening", "report"},
+    "audit": {"bookkeeper", "directory", "replay", "rebuild", "opening", "report"},
     "autorecovery": set(),
     "clusterlab": {"report"},
     "crashlab": {"report"},
@@ -179,6 +179,7 @@ OWNERS = {
     "mmap": {"storage/disk/mapped.py"},
     "prometheus_client": {"storage/prometheus.py", "recovery/shell/listing/bookies.py"},
     "pyspark": {"recovery/audit/spark/"},
+    "rocksdict": {"recovery/bookkeeper/rocksdb_index.py"},
 }
 IMPURE = {"os", "io", "pathlib", "threading", "lmdb", "time", "random", "socket", "subprocess"}
 NONDETERMINISTIC = {"asyncio", "datetime", "secrets", "selectors", "ssl", "uuid"}

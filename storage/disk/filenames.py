@@ -23,6 +23,7 @@ LAST_MARK = "lastMark"
 LEDGER_ROWS = "ledgers.rows"
 LINEAGE = "lineage"
 INDEX = "index"
+BOOKIE_LOCATIONS = "locations"
 INDEX_LOCK = "lock.mdb"
 RESERVE = "reserve"
 OPENING_RESERVE = "reserve.opening"
@@ -96,7 +97,7 @@ _FIXED = {
     DIRTY: FileKind.STATE,
     BOOKIE_STATUS: FileKind.STATE,
     "ledgers": FileKind.BOOKIE_INDEX,
-    "locations": FileKind.BOOKIE_INDEX,
+    BOOKIE_LOCATIONS: FileKind.BOOKIE_INDEX,
     "metadata-cache": FileKind.BOOKIE_INDEX,
     LAST_MARK: FileKind.LAST_MARK,
     LAST_MARK + _DRAFT: FileKind.LAST_MARK_DRAFT,

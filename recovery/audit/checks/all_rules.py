@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from recovery.audit.checks import journal_rules, ledger_rules, log_rules
+from recovery.audit.checks import bookie_index_rules, journal_rules, ledger_rules, log_rules
 from recovery.audit.findings.finding import order
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def findings(facts: StoreFacts, compared: CompareResult) -> tuple[Finding, ...]:
         *journal_rules.findings(facts),
         *log_rules.findings(facts),
         *compared.findings,
+        *bookie_index_rules.findings(facts),
         *ledger_rules.findings(facts, compared.live),
     ]
     return tuple(sorted((replace(one, store=facts.store) for one in found), key=order))

@@ -159,3 +159,17 @@ class IndexPart:
     count: int = 0
     flaws: tuple[RowFlaw, ...] = ()
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class BookieIndexPart:
+    """The result for a bookie's own index, without the rows of deleted ledgers."""
+
+    runs: Runs = field(default_factory=no_runs)
+    """`file` is the log id. `digests`, `size` and `bad` are 0."""
+    count: int = 0
+    invalid: int = 0
+    """Rows with a negative id, or without a place in a log."""
+    trouble: str = ""
+    """Why the rows cannot be read, or an empty text."""
+    seconds: float = 0.0

@@ -90,6 +90,26 @@ class IndexNotRead:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class BookieIndexFacts:
+    """All rows of a bookie's own index, except those of deleted ledgers."""
+
+    runs: Runs = field(default_factory=no_runs)
+    count: int = 0
+    invalid: int = 0
+    is_changing: bool = False
+    """Whether the bookie was running, so that rows of ledgers that it has just deleted may be there still."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadBookieIndex:
+    """A bookie's own index that is there and could not be read."""
+
+    why: str
+    is_damaged: bool
+    """Otherwise it may be whole: a program that reads it is missing, or the bookie changes it too fast."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StoreFacts:
     """The facts about one store."""
 
@@ -106,6 +126,8 @@ class StoreFacts:
     """Logs that are there and cannot be read at all."""
     journals: tuple[JournalPart, ...] = ()
     index: IndexFacts | NoIndex | Damaged | IndexNotRead = field(default_factory=IndexNotRead)
+    bookie_index: BookieIndexFacts | UnreadBookieIndex | None = None
+    """`None` if no bookie has kept an index in RocksDB here."""
     truncated_before: Mapping[int, int] = field(default_factory=dict)
     """For each ledger whose truncation the index has: the first entry that may have a place in it."""
     lineage: Lineage | NoLineage | Damaged = field(default_factory=NoLineage)

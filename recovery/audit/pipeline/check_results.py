@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from recovery.audit.model.audit_report import Check
-from recovery.audit.model.store_facts import DirectoryOwner, IndexFacts
+from recovery.audit.model.store_facts import BookieIndexFacts, DirectoryOwner, IndexFacts, UnreadBookieIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +59,7 @@ _QUESTIONS = (
 )
 
 _OF_INDEX = frozenset({"index", "index-to-log", "log-to-index", "journals-indexed"})
+_OF_BOOKIE_INDEX = frozenset({"index", "index-to-log"})
 _OF_OURS = frozenset({"rows", "deleted"})
 
 
@@ -80,12 +81,23 @@ def _answer(question: _Question, facts: StoreFacts, findings: Sequence[Finding])
 
 def _why_not(question: _Question, facts: StoreFacts) -> str:
     if question.id in _OF_INDEX and not isinstance(facts.index, IndexFacts):
+        if isinstance(facts.bookie_index, BookieIndexFacts) and question.id in _OF_BOOKIE_INDEX:
+            return ""
         if facts.owner is DirectoryOwner.BOOKIE:
-            return "the index is a bookie's, and is not read"
+            return _why_not_of_bookie(facts)
         return "" if question.id == "index" else "there is no readable index"
     if question.id in _OF_OURS and facts.owner is DirectoryOwner.BOOKIE and not facts.rows:
         return "a bookie keeps these facts in an index that is not read"
     return ""
+
+
+def _why_not_of_bookie(facts: StoreFacts) -> str:
+    match facts.bookie_index:
+        case BookieIndexFacts():
+            return "a bookie's logs keep entries that its index has no more"
+        case UnreadBookieIndex():
+            return "the bookie's index cannot be read"
+    return "the bookie keeps no index in RocksDB"
 
 
 def _but(question: _Question, findings: Sequence[Finding]) -> str:

@@ -12,9 +12,17 @@ import numpy as np
 from recovery.audit.engines.task import UnreadFile
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.model.runs import merged
-from recovery.audit.model.scan_results import IndexPart, JournalPart, LogPart
-from recovery.audit.model.store_facts import IndexFacts, IndexNotRead, LogFacts, StoreFacts
+from recovery.audit.model.scan_results import BookieIndexPart, IndexPart, JournalPart, LogPart
+from recovery.audit.model.store_facts import (
+    BookieIndexFacts,
+    IndexFacts,
+    IndexNotRead,
+    LogFacts,
+    StoreFacts,
+    UnreadBookieIndex,
+)
 from recovery.audit.scan import entry_log_ranges
+from recovery.bookkeeper.rocksdb_index import UnreadIndex
 from storage.disk import filenames
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from storage.entry.read_result import Damaged
     from storage.index.port import NoIndex
 
-Part = LogPart | JournalPart | IndexPart | UnreadFile
+Part = LogPart | JournalPart | IndexPart | BookieIndexPart | UnreadFile
 
 
 @dataclass(slots=True)
@@ -36,6 +44,7 @@ class ScanResults:
     logs: dict[int, list[LogPart]] = field(default_factory=dict)
     journals: dict[int, JournalPart] = field(default_factory=dict)
     index: list[IndexPart] = field(default_factory=list)
+    bookie_index: BookieIndexPart | None = None
     unread: list[UnreadFile] = field(default_factory=list)
     _has_lost_index: bool = False
 
@@ -50,6 +59,8 @@ class ScanResults:
                 self.journals[journal_id] = part
             case IndexPart():
                 self.index.append(part)
+            case BookieIndexPart():
+                self.bookie_index = part
             case UnreadFile():
                 self.unread.append(part)
 
@@ -72,6 +83,7 @@ class ScanResults:
             logs=tuple(self._log(log) for log in inventory.logs if log.log_id in self.logs),
             journals=tuple(part for _, part in sorted(self.journals.items())),
             index=self._index(),
+            bookie_index=self._bookie_index(),
             truncated_before=inventory.truncated_before,
             lineage=inventory.lineage,
             inventory_findings=(*inventory.inventory_findings, *self._unreadable()),
@@ -119,6 +131,18 @@ class ScanResults:
             runs = runs[~is_dead]
             flaws = tuple(flaw for flaw in flaws if flaw.ledger_id not in inventory.deleted_since)
         return IndexFacts(inventory.index_state, runs, count, flaws)
+
+    def _bookie_index(self) -> BookieIndexFacts | UnreadBookieIndex | None:
+        copied, part = self.inventory.bookie_index, self.bookie_index
+        if isinstance(copied, UnreadIndex):
+            return UnreadBookieIndex(copied.why, copied.is_damaged)
+        if part is None:
+            return None
+        if part.trouble:
+            return UnreadBookieIndex(part.trouble, is_damaged=True)
+        return BookieIndexFacts(
+            runs=part.runs, count=part.count, invalid=part.invalid, is_changing=self.inventory.is_live
+        )
 
     def _unreadable(self) -> Iterable[Finding]:
         # Each range of a log that cannot be opened says so.

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from recovery.audit.engines.task import TolerantTask
 from recovery.audit.scan import entry_log_ranges
+from recovery.audit.scan.bookie_index import ScanBookieIndex
 from recovery.audit.scan.entry_log import ScanLog
 from recovery.audit.scan.index import ScanIndex, plan_index
 from recovery.audit.scan.journal import ScanJournal
+from recovery.bookkeeper.rocksdb_index import RocksdbIndexCopy
 from storage.entrylog.format import HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -75,9 +77,13 @@ def journal_task(
     return ScanJournal(journal.path, journal.journal_id, journal.start, inventory.rows, policy, steps)
 
 
-def _index_tasks(inventory: StoreInventory, steps: Mapping[int, int], jobs: int) -> Iterator[ScanIndex]:
+def _index_tasks(
+    inventory: StoreInventory, steps: Mapping[int, int], jobs: int
+) -> Iterator[ScanIndex | ScanBookieIndex]:
     from pathlib import Path
 
     if isinstance(inventory.index, Path):
         for first, last, _ in plan_index(str(inventory.index), jobs):
             yield ScanIndex(str(inventory.index), first, last, steps)
+    if isinstance(inventory.bookie_index, RocksdbIndexCopy):
+        yield ScanBookieIndex(inventory.bookie_index.locations, inventory.bookie_index.ledgers, steps)

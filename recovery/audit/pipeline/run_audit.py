@@ -21,7 +21,7 @@ from recovery.audit.checks import all_rules
 from recovery.audit.engines.progress import ProgressMeter
 from recovery.audit.findings.finding import order
 from recovery.audit.model.audit_report import AuditReport, ReadCoverage, StoreReport
-from recovery.audit.model.store_facts import IndexFacts
+from recovery.audit.model.store_facts import BookieIndexFacts, IndexFacts
 from recovery.audit.pipeline.check_results import checks
 from recovery.audit.pipeline.scan_job import ScanJob
 
@@ -95,7 +95,11 @@ def _coverage(scanned: StoreScan) -> ReadCoverage:
         files=len(logs) + len(facts.journals) + is_indexed,
         bytes=sum(part.size for part in parts) + sum(part.file_size for part in facts.journals),
         entries=sum(log.records for log in facts.logs) + sum(part.records for part in facts.journals),
-        index_rows=facts.index.count if isinstance(facts.index, IndexFacts) else 0,
+        index_rows=sum(
+            index.count
+            for index in (facts.index, facts.bookie_index)
+            if isinstance(index, IndexFacts | BookieIndexFacts)
+        ),
         journals=len(facts.journals),
         logs=len(logs),
         not_covered=scanned.not_covered,

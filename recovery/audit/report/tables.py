@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.model.runs import RUN
-from recovery.audit.model.store_facts import IndexFacts
+from recovery.audit.model.store_facts import BookieIndexFacts, IndexFacts
 from recovery.audit.report import commands
 from recovery.audit.report.figures import WORDS
 from storage.disk import filenames
@@ -150,6 +150,8 @@ def _sides(store: StoreReport) -> Iterator[tuple[str, Runs]]:
         yield "journal", journal.after_mark
     if isinstance(store.facts.index, IndexFacts):
         yield "index", store.facts.index.runs
+    if isinstance(store.facts.bookie_index, BookieIndexFacts):
+        yield "index", store.facts.bookie_index.runs
 
 
 def _runs(store: StoreReport, side: str, some: Runs) -> pa.Table:
@@ -177,6 +179,10 @@ def _parts(store: StoreReport) -> Iterator[dict[str, Any]]:
     if isinstance(index, IndexFacts):
         columns = {"records": index.count, "entries": index.count}
         yield _part(store, "index", filenames.INDEX, 0, [index.runs], index) | columns
+    theirs = store.facts.bookie_index
+    if isinstance(theirs, BookieIndexFacts):
+        columns = {"records": theirs.count, "flaws": theirs.invalid}
+        yield _part(store, "index", filenames.BOOKIE_LOCATIONS, 0, [theirs.runs], theirs) | columns
 
 
 def _part(
@@ -194,7 +200,7 @@ def _part(
         "entries": entries,
         "size": 0,
         "bad": bad,
-        "flaws": len(facts.flaws),
+        "flaws": len(getattr(facts, "flaws", ())),
         "unverified": sum(getattr(facts, "unverified", {}).values()),
         "note": "",
     }

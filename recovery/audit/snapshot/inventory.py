@@ -15,6 +15,7 @@ from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.findings.finding import Severity
 from recovery.audit.model.store_facts import DirectoryOwner, IndexNotRead, StoreIdentity
+from recovery.bookkeeper.rocksdb_index import UnreadIndex
 from recovery.directory.authority import (
     Authority,
     AuthorityRule,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.findings.finding import Finding
     from recovery.audit.snapshot.live_store import StoreSnapshot
+    from recovery.bookkeeper.rocksdb_index import RocksdbIndexCopy
     from recovery.directory.layout import Layout
     from recovery.rebuild.entry_log_chain import FoundHeader
     from storage.checkpoint.mark import LoadedMark
@@ -119,6 +121,8 @@ class StoreInventory:
     index: Path | NoIndex | Damaged | IndexNotRead
     """Where a copy of the index is."""
     index_state: IndexState | None
+    bookie_index: RocksdbIndexCopy | UnreadIndex | None = None
+    """A copy of a bookie's own index; `None` if there is none, or if it would be outdated."""
     deleted_since: frozenset[int] = frozenset()
     """Ledgers that were deleted since the index was last changed. Their places in it are void, and the next
     checkpoint or opening removes them.
@@ -182,6 +186,7 @@ class _InventoryTaker:
             rows_damage=damage,
             policy=self._declared(owner, rows, damage),
             index=self._index(owner),
+            bookie_index=self._held.bookie_index if owner is DirectoryOwner.BOOKIE else None,
             index_state=self._held.state if owner is DirectoryOwner.OURS else None,
             deleted_since=frozenset(
                 ledger_id for ledger_id, row in rows.items() if is_deleted_since(row, self._held.rows)
@@ -356,8 +361,12 @@ class _InventoryTaker:
 
     def _index(self, owner: DirectoryOwner) -> Path | NoIndex | Damaged | IndexNotRead:
         if owner is DirectoryOwner.BOOKIE:
-            why = "a bookie's own index is not read, and one of ledgerstore would be outdated"
-            self._not_covered.append(f"the index: {why}")
+            match self._held.bookie_index:
+                case None:
+                    why = "the bookie keeps none in RocksDB, and one of ledgerstore would be outdated"
+                    self._not_covered.append(f"the index: {why}")
+                case UnreadIndex(why=why):
+                    self._not_covered.append(f"the bookie's index: {why}")
             return IndexNotRead()
         return self._held.index
 

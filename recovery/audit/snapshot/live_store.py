@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import errno
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from recovery.audit.snapshot import index_copy
+from recovery.bookkeeper import rocksdb_index
+from recovery.bookkeeper.rocksdb_index import TableFiles
 from recovery.directory.audit_links import make_links, remove_stale
 from storage.checkpoint import mark as lastmark
 from storage.checkpoint.mark_format import Mark
@@ -32,6 +35,7 @@ from storage.index.lmdb.index import LmdbIndex
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from recovery.bookkeeper.rocksdb_index import RocksdbIndexCopy, UnreadIndex
     from recovery.directory.audit_links import Links, UntouchedFile
     from recovery.directory.layout import Layout
     from storage.checkpoint.mark import LoadedMark
@@ -62,6 +66,8 @@ class StoreSnapshot:
     notes: tuple[str, ...] = ()
     """Notes on what is not covered, with the reason."""
     paths: Mapping[str, Path] = field(default_factory=dict)
+    bookie_index: RocksdbIndexCopy | UnreadIndex | None = None
+    """A copy of a bookie's own index."""
     untouched_files: tuple[UntouchedFile, ...] = ()
     """Files and directories in `audit.links` that no audit of this user made."""
 
@@ -112,7 +118,10 @@ class _SnapshotTaker:
             # A file that is missing twice is missing, and is not just being moved.
             if missing <= before:
                 break
-        return self._picture(mark, copied)
+        bookie_index = self._copy_bookie_index()
+        # Logs that the copy names and that were made in the meantime.
+        self._link()
+        return replace(self._picture(mark, copied), bookie_index=bookie_index)
 
     def _read_store(self) -> tuple[LoadedMark, _CopiedIndex]:
         mark = lastmark.load(self._layout.ledgers)
@@ -211,6 +220,14 @@ class _SnapshotTaker:
                 raise
             return _CopiedIndex(Damaged(0, Flaw.UNREADABLE, error.strerror or str(error)))
         return _read_copy(copied) if isinstance(copied, Path) else _CopiedIndex(copied)
+
+    def _copy_bookie_index(self) -> RocksdbIndexCopy | UnreadIndex | None:
+        ledgers = Path(self._layout.ledgers.path)
+        if not rocksdb_index.is_there(ledgers):
+            return None
+        into = self._stack.enter_context(TemporaryDirectory(prefix="ledgerstore-bookie-index-"))
+        tables = TableFiles.COPIES if self._is_live else TableFiles.LINKS
+        return rocksdb_index.copy(ledgers, Path(into), tables)
 
 
 def _files(directory: Directory) -> list[str]:
