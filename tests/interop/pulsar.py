@@ -25,7 +25,8 @@ from threading import Timer
 from typing import TYPE_CHECKING, NamedTuple
 
 from bookies import DIRECTORY, cluster, ledgerstore, our_bookie, our_metadata
-from jvm import PULSAR, classpath, exit_code_of, tool
+from jvm import PULSAR, classpath, exit_code_of
+from pulsar_brokers import broker_program
 from zookeeper_processes import KillableServer, free_port, our_server_again, real_zookeeper
 
 from storage.cluster.metadata.address import parse_address
@@ -42,12 +43,6 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.cluster.metadata.znodes import Znodes
 
-_OPENED = ("java.nio", "java.io", "java.util.zip", "sun.net", "jdk.internal.misc")
-_JVM_OPTIONS = (
-    *("-Xmx1200m", "-XX:MaxDirectMemorySize=800m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    "-Djava.net.preferIPv4Stack=true",
-    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
-)
 _COMMAND_S = 300
 _DELETION_S = 60
 _BOOKIES = 4
@@ -162,10 +157,9 @@ def _message(words: list[str]) -> FoundMessage:
 @contextmanager
 def broker(uri: str, name: str) -> Iterator[Broker]:
     """Run a broker on the metadata of the cluster. Its log is `name`.log."""
-    command = [tool("java"), *_JVM_OPTIONS, "-cp", f"{PULSAR.made / 'classes'}:{classpath(PULSAR)}"]
     with ExitStack() as held:
         process = subprocess.Popen(
-            [*command, "interop.Topic", ",".join(parse_address(uri).hosts)],
+            broker_program(uri, "interop.Topic"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=held.enter_context((DIRECTORY / f"{name}.log").open("wb")),

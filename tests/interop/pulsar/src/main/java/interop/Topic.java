@@ -7,12 +7,11 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Optional;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.broker.PulsarService;
-import org.apache.pulsar.broker.ServiceConfiguration;
 import org.apache.pulsar.client.admin.PulsarAdmin;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
@@ -39,7 +38,6 @@ public final class Topic {
     private static final String OTHER_TOPIC = TOPIC + "-2";
     private static final int SIZE = 1024;
     private static final int IN_FLIGHT = 100;
-    private static final int ENTRIES_OF_A_LEDGER = 500;
     private static final int MESSAGES_OF_A_BATCH = 10;
 
     private final PulsarAdmin admin;
@@ -51,8 +49,8 @@ public final class Topic {
     }
 
     public static void main(String[] arguments) throws Exception {
-        PulsarService broker = new PulsarService(configuration(arguments[0]));
-        broker.start();
+        // The broker drops what a producer sends a second time because it has not seen the first answer.
+        PulsarService broker = Broker.start(arguments[0], Map.of("brokerDeduplicationEnabled", "true"));
         try (PulsarClient client = PulsarClient.builder().serviceUrl(broker.getBrokerServiceUrl()).build()) {
             Topic topic = new Topic(broker.getAdminClient(), client);
             say("ready");
@@ -65,33 +63,6 @@ public final class Topic {
         }
         broker.close();
         System.exit(0);
-    }
-
-    private static ServiceConfiguration configuration(String metadata) {
-        ServiceConfiguration it = new ServiceConfiguration();
-        it.setClusterName("interop");
-        it.setMetadataStoreUrl("zk:" + metadata);
-        it.setConfigurationMetadataStoreUrl("zk:" + metadata);
-        it.setMetadataStoreSessionTimeoutMillis(10_000);
-        it.setBindAddress("127.0.0.1");
-        it.setAdvertisedAddress("127.0.0.1");
-        it.setBrokerServicePort(Optional.of(0));
-        it.setWebServicePort(Optional.of(0));
-        it.setLoadBalancerEnabled(false);
-        it.setSystemTopicEnabled(false);
-        it.setTopicLevelPoliciesEnabled(false);
-        it.setTransactionCoordinatorEnabled(false);
-        it.setBrokerDeleteInactiveTopicsEnabled(false);
-        // The broker drops what a producer sends a second time because it has not seen the first answer.
-        it.setBrokerDeduplicationEnabled(true);
-        // Every read goes to the bookies.
-        it.setManagedLedgerCacheSizeMB(0);
-        it.setManagedLedgerDefaultEnsembleSize(3);
-        it.setManagedLedgerDefaultWriteQuorum(3);
-        it.setManagedLedgerDefaultAckQuorum(2);
-        it.setManagedLedgerMaxEntriesPerLedger(ENTRIES_OF_A_LEDGER);
-        it.setManagedLedgerMinLedgerRolloverTimeMinutes(0);
-        return it;
     }
 
     private void run(String[] words) throws Exception {
@@ -111,8 +82,8 @@ public final class Topic {
      * other topic keeps its ledger when the first is deleted: bookies do not believe metadata without any ledger.
      */
     private void create() throws Exception {
-        admin.clusters().createCluster("interop", ClusterData.builder().build());
-        admin.tenants().createTenant("public", TenantInfo.builder().allowedClusters(Set.of("interop")).build());
+        admin.clusters().createCluster(Broker.CLUSTER, ClusterData.builder().build());
+        admin.tenants().createTenant("public", TenantInfo.builder().allowedClusters(Set.of(Broker.CLUSTER)).build());
         admin.namespaces().createNamespace(NAMESPACE, 1);
         admin.namespaces().setRetention(NAMESPACE, new RetentionPolicies(-1, -1));
         admin.topics().createNonPartitionedTopic(TOPIC);
