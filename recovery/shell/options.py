@@ -8,14 +8,16 @@ import re
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from recovery.shell.exit_codes import failure_of
+from recovery.shell.exit_codes import CannotDo, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from recovery.bookkeeper.directories import BookieDirectories
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -40,6 +42,52 @@ class NumberRange:
     def is_before(self, number: int) -> bool:
         """Return whether the whole range is before the number."""
         return self.last is not None and number > self.last
+
+
+def bookie_directories(function: Function) -> Function:
+    """Add the options that name the directories of a bookie which has several of a kind."""
+
+    @click.option("--conf", metavar="FILE", help="A bookie's bk_server.conf: check all its directories.")
+    @click.option(
+        "--journal-dir", multiple=True, metavar="DIR", help="A journal directory; repeatable, in order."
+    )
+    @click.option(
+        "--ledger-dir", multiple=True, metavar="DIR", help="A ledger directory; repeatable, in order."
+    )
+    @wraps(function)
+    def with_directories(
+        *args: Any, conf: str | None, journal_dir: tuple[str, ...], ledger_dir: tuple[str, ...], **others: Any
+    ) -> Any:
+        directories = _named_directories(conf, journal_dir, ledger_dir)
+        return function(*args, directories=directories, **others)
+
+    return cast("Function", with_directories)
+
+
+def _named_directories(
+    conf: str | None, journals: tuple[str, ...], ledgers: tuple[str, ...]
+) -> BookieDirectories | None:
+    from recovery.bookkeeper import directories
+    from storage.errors import InvalidConfig
+
+    if conf is None and not journals and not ledgers:
+        return None
+    if conf is not None and (journals or ledgers):
+        raise click.UsageError("--conf names the directories already")
+    if conf is None and not (journals and ledgers):
+        raise click.UsageError("--journal-dir and --ledger-dir need each other")
+    try:
+        found = (
+            directories.BookieDirectories(journals, ledgers)
+            if conf is None
+            else directories.of_configuration(conf)
+        )
+        directories.check_are_there(found)
+    except OSError as error:
+        raise failure_of(error) from error
+    except InvalidConfig as error:
+        raise CannotDo(str(error)) from error
+    return found
 
 
 class ListingScope(enum.Enum):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from recovery.directory.local_paths import NotLocal, local_paths
 from recovery.shell.exit_codes import CannotDo
 from storage.disk import filenames
 from storage.disk.filenames import FileKind
@@ -50,6 +51,14 @@ def is_in_use(path: Path) -> bool:
     """Return whether another process has the store at the path open."""
     locks = path.glob(f"*/{filenames.CURRENT}/{filenames.INDEX}/{filenames.INDEX_LOCK}")
     return any(map(is_locked_elsewhere, locks))
+
+
+def given_paths(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths that the arguments stand for. Refuse a URI of an object store before any work."""
+    try:
+        return tuple(path for text in texts for path in local_paths(text))
+    except NotLocal as error:
+        raise CannotDo(str(error)) from None
 
 
 class CurrentDirectory(NamedTuple):

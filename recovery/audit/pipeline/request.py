@@ -9,12 +9,13 @@ from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.engines.local import Serial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from recovery.audit.engines.progress import AuditProgress
     from recovery.audit.engines.task import TaskEngine
     from recovery.audit.pipeline.ensemble_file import Replicas
+    from recovery.bookkeeper.directories import BookiePart
 
 
 def _ignore_progress(_: AuditProgress) -> None:
@@ -49,3 +50,5 @@ class AuditRequest:
     watch: Callable[[AuditProgress], None] = _ignore_progress
     keep: CacheOptions | None = None
     argv: tuple[str, ...] = ()
+    parts: Mapping[str, BookiePart] = field(default_factory=dict)
+    """The paths that are parts of bookies with several directories."""

@@ -22,7 +22,8 @@ from recovery.audit.engines.progress import ProgressMeter
 from recovery.audit.findings.finding import order
 from recovery.audit.model.audit_report import AuditReport, ReadCoverage, StoreReport
 from recovery.audit.model.store_facts import BookieIndexFacts, IndexFacts
-from recovery.audit.pipeline.check_results import checks
+from recovery.audit.pipeline.bookie_parts import about_part, checks_of_part
+from recovery.audit.pipeline.check_results import NOT_RUN, checks
 from recovery.audit.pipeline.scan_job import ScanJob
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _scan(
 
 def _judged(scanned: StoreScan) -> StoreReport:
     inventory, facts = scanned.inventory, scanned.facts
-    found = all_rules.findings(facts, scanned.compared)
+    found = about_part(all_rules.findings(facts, scanned.compared), inventory.part)
     return StoreReport(
         store=inventory.store,
         owner=inventory.owner,
@@ -81,7 +82,7 @@ def _judged(scanned: StoreScan) -> StoreReport:
         facts=facts,
         identity=inventory.identity,
         coverage=_coverage(scanned),
-        checks=checks(facts, found),
+        checks=checks_of_part(checks(facts, found), inventory.part),
         live_sizes=scanned.compared.live,
         seconds=scanned.seconds,
     )
@@ -116,7 +117,11 @@ def _confirmed(store: StoreReport, again: StoreReport | None) -> StoreReport:
         return store
     scanned = {_identity(one) for one in again.findings}
     findings = tuple(one for one in store.findings if not one.is_wrong or _identity(one) in scanned)
-    return replace(store, findings=findings, checks=checks(store.facts, findings))
+    answers = {check.id: check for check in store.checks}
+    # A check of which a part has no files stays as it was.
+    again_asked = (check for check in checks(store.facts, findings) if answers[check.id].status != NOT_RUN)
+    answers |= {check.id: check for check in again_asked}
+    return replace(store, findings=findings, checks=tuple(answers.values()))
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:

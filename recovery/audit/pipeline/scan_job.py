@@ -21,6 +21,7 @@ from recovery.audit.scan.entry_log import ScanLog
 from recovery.audit.snapshot import live_store
 from recovery.audit.snapshot.inventory import check_is_a_store, take_inventory
 from recovery.audit.snapshot.readable_files import ReadableDirectory, find_unreadable
+from recovery.bookkeeper.directories import layout_of
 from recovery.directory.layout import Layout
 from storage.disk import filenames
 from storage.disk.posix import PosixDirectory
@@ -119,14 +120,20 @@ class ScanJob:
         return replace(empty, store=path, inventory_findings=(finding,), not_covered=())
 
     def _inventory(self, path: str, held: ExitStack) -> StoreInventory:
-        # An absolute path, because executors of a cluster have other working directories.
-        root = Path(path).absolute()
-        check_is_a_store(Layout(PosixDirectory(root)))
-        unreadable = find_unreadable(Layout(PosixDirectory(root)))
-        layout = Layout(ReadableDirectory(root, unreadable))
+        part = self._request.parts.get(path)
+        if part is not None:
+            unreadable = find_unreadable(layout_of(part, {}))
+            layout = layout_of(part, unreadable)
+        else:
+            # An absolute path, because executors of a cluster have other working directories.
+            root = Path(path).absolute()
+            check_is_a_store(Layout(PosixDirectory(root)))
+            unreadable = find_unreadable(Layout(PosixDirectory(root)))
+            layout = Layout(ReadableDirectory(root, unreadable))
         scratch = held.enter_context(TemporaryDirectory(prefix="ledgerstore-audit-"))
         still = held.enter_context(live_store.take_snapshot(layout, Path(scratch)))
-        return take_inventory(path, layout, still, self._request.policy, unreadable)
+        inventory = take_inventory(path, layout, still, self._request.policy, unreadable)
+        return replace(inventory, part=part)
 
     # ── scan ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.findings.finding import Finding
     from recovery.audit.snapshot.live_store import StoreSnapshot
+    from recovery.bookkeeper.directories import BookiePart
     from recovery.bookkeeper.rocksdb_index import RocksdbIndexCopy
     from recovery.directory.layout import Layout
     from recovery.rebuild.entry_log_chain import FoundHeader
@@ -137,6 +138,8 @@ class StoreInventory:
     logs: tuple[LogFile, ...]
     """In the order in which their ids were assigned."""
     journals: tuple[JournalFile, ...]
+    part: BookiePart | None = None
+    """Set if these are only some of the directories of a bookie."""
     inventory_findings: tuple[Finding, ...]
     not_covered: tuple[str, ...]
 

@@ -223,6 +223,9 @@ class _SnapshotTaker:
 
     def _copy_bookie_index(self) -> RocksdbIndexCopy | UnreadIndex | None:
         ledgers = Path(self._layout.ledgers.path)
+        # Only what the layout shows: a part of a bookie may be one without entry logs.
+        if filenames.BOOKIE_LOCATIONS not in self._layout.ledgers.names():
+            return None
         if not rocksdb_index.is_there(ledgers):
             return None
         into = self._stack.enter_context(TemporaryDirectory(prefix="ledgerstore-bookie-index-"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.spark import tables
+from recovery.directory.local_paths import local_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +45,9 @@ def parse(options: Mapping[str, str], of_kind: Mapping[str, Table]) -> SourceOpt
     payload = _YES_OR_NO.get(options.get("payload", "false").lower())
     if not path:
         raise ValueError("a path is needed: load(path), or OPTIONS (path '…')")
+    paths = local_paths(path)
+    if len(paths) > 1:
+        raise ValueError(f"{len(paths)} paths match {path}: load each, and unite the tables")
     if rows not in of_kind:
         raise ValueError(f"rows is one of {', '.join(of_kind)}, not {rows!r}")
     if payload is None:
@@ -53,7 +57,7 @@ def parse(options: Mapping[str, str], of_kind: Mapping[str, Table]) -> SourceOpt
     unreadable = options.get("unreadable", Unreadable.SKIP.value).lower()
     if unreadable not in {one.value for one in Unreadable}:
         raise ValueError("unreadable is skip or fail")
-    return SourceOptions(path, rows, payload, _policy(options), Unreadable(unreadable))
+    return SourceOptions(paths[0], rows, payload, _policy(options), Unreadable(unreadable))
 
 
 def table(parsed: SourceOptions, of_kind: Mapping[str, Table]) -> Table:

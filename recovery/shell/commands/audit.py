@@ -37,16 +37,17 @@ from recovery.shell.exit_codes import (
 )
 from recovery.shell.options import worker_count
 from recovery.shell.output import Column, Form, RowTone, counted, number_column, row_writer
-from recovery.shell.places import check_exists, size_of
+from recovery.shell.places import check_exists, given_paths, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from recovery.audit.engines.task import TaskEngine
     from recovery.audit.faults.self_test import FaultScore, SelfTest
     from recovery.audit.model.audit_report import AuditReport
     from recovery.audit.pipeline.ensemble_file import Replicas
     from recovery.audit.pipeline.request import CacheOptions
+    from recovery.bookkeeper.directories import BookieDirectories, BookiePart
     from recovery.shell.output import Row
     from recovery.shell.passwords import Passwords
 
@@ -81,6 +82,7 @@ _MB = 1_000_000
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of worker processes.  [default: CPUs]"
 )
 @click.option("--master", metavar="URL", help="Spark master.  [default: local[*], or that of spark-submit]")
+@options.bookie_directories
 @click.option("--self-test", is_flag=True, help="Damage copies of small stores and check what is found.")
 @options.passwords
 @click.option("--json", "is_json", is_flag=True, help="Print the summary as JSON.")
@@ -99,13 +101,16 @@ def command(
     jobs: int | None,
     master: str | None,
     self_test: object,
+    directories: BookieDirectories | None,
     passwords: Passwords,
     is_json: object,
     connection: MetadataConnection,
 ) -> None:
     """Check every byte of many stores, also on Spark, and write a report.
 
-    Each STORE is a store, which another process may have open, or a bookie's directory. It is checked as
+    Each STORE is a store, which another process may have open, or a bookie's directory. It may be a pattern
+    such as '/data/bk*' or a file: URI. A bookie with several directories is named by --conf, or by
+    --journal-dir and --ledger-dir. Each directory is checked as
     `verify` checks it, with hard links as `verify --help` describes them. The report in DIR consists of
     findings.parquet, runs.parquet, parts.parquet, summary.json and report.html. The page draws every file to
     scale with its findings, the space that each ledger takes, and the live and dead bytes of each log. For
@@ -138,7 +143,11 @@ def command(
     engine_options = EngineOptions(engine, jobs, master, rate and rate * _MB)
     if self_test:
         ctx.exit(_run_self_test(stores, engine_options, passwords, Form.JSON if is_json else Form.TABLE))
-    if not stores and replicas is None:
+    stores = given_paths(stores)
+    parts = {} if directories is None else {part.path: part for part in directories.parts()}
+    if parts and replicas is not None:
+        raise click.UsageError("replicas of a bookie with several directories cannot be compared")
+    if not stores and replicas is None and not parts:
         stores = options.store_from_environment()
         if not stores:
             raise click.UsageError("give a STORE, or --replicas FILE")
@@ -151,11 +160,12 @@ def command(
         replicas,
         engine_options,
         passwords,
-        report_directory(out, stores),
+        report_directory(out, (*stores, *parts)),
         since,
         (reread or 0) / 100,
         resume,
         connection,
+        parts,
     )
     report = run_audit(order)
     _show_report(report, Form.JSON if is_json else Form.TABLE)
@@ -217,6 +227,7 @@ class AuditOrder(NamedTuple):
     reread: float
     is_resumed: object
     connection: MetadataConnection
+    parts: Mapping[str, BookiePart]
 
 
 def report_directory(out: str | None, stores: tuple[str, ...]) -> Path:
@@ -243,7 +254,7 @@ def run_audit(order: AuditOrder) -> AuditReport:
     from storage.errors import StoreError
 
     # One of several paths may be a disk that is not mounted, which the report says.
-    if len(order.paths) == 1 and order.replicas is None:
+    if len(order.paths) == 1 and order.replicas is None and not order.parts:
         check_exists(order.paths[0])
     try:
         with termination_as_interrupt():
@@ -273,11 +284,12 @@ def _audit_report(order: AuditOrder) -> AuditReport:
         replicas = ensemble_file.load(order.replicas)
     policy = DigestPolicy(passwords=passwords, password=order.passwords.otherwise)
     cache_options = _cache_options(order)
-    size = size_of(_all_paths(order.paths, replicas))
+    paths = (*order.paths, *order.parts)
+    size = size_of(_all_paths(paths, replicas))
     argv = ("ledgerstore", *sys.argv[1:])
     with started_engine(order.engine_options, size) as (engine, jobs), AuditProgressBar() as watch:
         report = run_audit_with_valid_passwords(
-            AuditRequest(order.paths, policy, engine, jobs, replicas, watch, cache_options, argv)
+            AuditRequest(paths, policy, engine, jobs, replicas, watch, cache_options, argv, order.parts)
         )
     if uri is None or replicas is None:
         return report

@@ -6,18 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from recovery.shell import options
 from recovery.shell.exit_codes import CannotDo, Exit, check_installed, say
 from recovery.shell.options import worker_count
 from recovery.shell.output import Form, row_writer
-from recovery.shell.places import check_exists, size_of
+from recovery.shell.places import check_exists, given_paths, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from recovery.audit.engines.progress import AuditProgress
     from recovery.audit.model.audit_report import AuditReport
+    from recovery.bookkeeper.directories import BookieDirectories, BookiePart
     from recovery.shell.passwords import Passwords
 
 _SEVERITIES = ("error", "warning", "information")
@@ -34,11 +36,18 @@ _SEVERITIES = ("error", "warning", "information")
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of worker processes.  [default: CPUs]"
 )
+@options.bookie_directories
 @options.passwords
 @options.output
 @click.pass_context
 def command(
-    ctx: click.Context, store: str, severity: str, jobs: int | None, passwords: Passwords, form: Form
+    ctx: click.Context,
+    store: str,
+    severity: str,
+    jobs: int | None,
+    directories: BookieDirectories | None,
+    passwords: Passwords,
+    form: Form,
 ) -> None:
     """Check every byte of a store or of a file, and list what is wrong.
 
@@ -55,22 +64,51 @@ def command(
     or a gap, report nothing wrong. Entries without a digest, and MACs without a password, cannot be checked;
     the last line counts them.
 
+    A bookie with several journal or ledger directories is named by its configuration file, or by all of
+    them in its order. Then each directory is checked like a store. A bookie's index in RocksDB is read if
+    rocksdict is installed.
+
     Needs numpy: pip install 'ledgerstore[fast]'.
 
     \b
     Examples:
       ledgerstore verify /data/store
       ledgerstore verify /data/bookie --password-file secrets --severity warning
+      ledgerstore verify --conf /etc/bookkeeper/bk_server.conf
       ledgerstore verify /data/bookie/ledgers/current/1f.log --json | jq '.[].look'
     """
     check_installed("verify", "fast", "numpy")
-    check_exists(store)
-    report = _report(store, passwords, jobs)
+    if directories is not None:
+        if ctx.get_parameter_source("store") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("give a STORE, or the directories of a bookie")
+        report = _report_of_parts(directories, passwords, jobs)
+    else:
+        (path,) = _one(given_paths([store]))
+        report = _report(path, passwords, jobs)
     _show(report, _SEVERITIES.index(severity), form)
     from recovery.audit.report import figures
 
     say(f"verify: {figures.verdict(report)}")
     ctx.exit(Exit.CLEAN if figures.is_clean(report) else Exit.FINDINGS)
+
+
+def _one(paths: tuple[str, ...]) -> tuple[str]:
+    if len(paths) > 1:
+        raise CannotDo(f"{len(paths)} paths match: `ledgerstore audit` takes several")
+    check_exists(paths[0])
+    return (paths[0],)
+
+
+def _report_of_parts(directories: BookieDirectories, passwords: Passwords, jobs: int | None) -> AuditReport:
+    from recovery.shell.output import AuditProgressBar
+    from storage.errors import StoreError
+
+    parts = {part.path: part for part in directories.parts()}
+    try:
+        with AuditProgressBar() as watch:
+            return _check_stores(tuple(parts), passwords, jobs, watch, parts)
+    except StoreError as error:
+        raise CannotDo(str(error)) from error
 
 
 def _report(path: str, passwords: Passwords, jobs: int | None) -> AuditReport:
@@ -88,14 +126,25 @@ def _report(path: str, passwords: Passwords, jobs: int | None) -> AuditReport:
 def _check_store(
     path: str, passwords: Passwords, jobs: int | None, watch: Callable[[AuditProgress], None]
 ) -> AuditReport:
+    return _check_stores((path,), passwords, jobs, watch, {})
+
+
+def _check_stores(
+    paths: tuple[str, ...],
+    passwords: Passwords,
+    jobs: int | None,
+    watch: Callable[[AuditProgress], None],
+    parts: Mapping[str, BookiePart],
+) -> AuditReport:
     from recovery.audit.digests.policy import DigestPolicy
     from recovery.audit.engines.local import Pool
     from recovery.audit.pipeline.password_check import run_audit_with_valid_passwords
     from recovery.audit.pipeline.request import AuditRequest
 
-    count = worker_count(size_of([path]), jobs)
+    count = worker_count(size_of(paths), jobs)
     policy = DigestPolicy(passwords=passwords.by_ledger, password=passwords.otherwise)
-    return run_audit_with_valid_passwords(AuditRequest((path,), policy, Pool(count), count, watch=watch))
+    request = AuditRequest(paths, policy, Pool(count), count, watch=watch, parts=parts)
+    return run_audit_with_valid_passwords(request)
 
 
 def _check_file(

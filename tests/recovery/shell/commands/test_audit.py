@@ -271,3 +271,16 @@ def test_the_self_test_plants_faults_and_finds_them(monkeypatch: pytest.MonkeyPa
     heading, *lines = done.stdout.splitlines()
     assert heading.split() == ["fault", "planted", "found", "located", "missed"]
     assert len(lines) == 12
+
+
+def test_a_pattern_and_a_uri_name_stores(stores: tuple[Path, Path], tmp_path: Path) -> None:
+    done = run("audit", f"{stores[0].parent}/[ot]*", "--out", tmp_path / "report", "--jobs", "1")
+    assert (done.exit_code, len(summary(tmp_path / "report")["stores"])) == (0, 2)
+    done = run("audit", stores[0].as_uri(), "--out", tmp_path / "again", "--jobs", "1")
+    assert [one["store"] for one in summary(tmp_path / "again")["stores"]] == [str(stores[0])]
+
+
+def test_a_uri_of_an_object_store_is_refused_before_any_work(tmp_path: Path) -> None:
+    done = run("audit", "s3a://bucket/bk1", "--out", tmp_path / "report")
+    assert (done.exit_code, (tmp_path / "report").exists()) == (3, False)
+    assert "only files of a file system can be read" in done.stderr

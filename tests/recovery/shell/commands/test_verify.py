@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bookie_indexes
 import fixtures
 import pytest
 from shell_samples import rows, run, verdict
@@ -309,3 +310,32 @@ def test_an_interrupt_ends_with_130_and_without_a_traceback(
     done = run("verify", made)
     assert (done.exit_code, done.stdout) == (130, "")
     assert "Traceback" not in done.stderr
+
+
+def test_the_directories_of_a_bookie_are_named_by_its_configuration(tmp_path: Path) -> None:
+    made = bookie_indexes.bookie_with_index("01_clean", tmp_path / "bookie")
+    conf = tmp_path / "bk_server.conf"
+    conf.write_text(f"journalDirectories={made}/journal\nledgerDirectories={made}/ledgers\n")
+    assert verdict(run("verify", "--conf", conf)).startswith("verify: sound")
+    by_directory = run("verify", "--journal-dir", f"{made}/journal", "--ledger-dir", f"{made}/ledgers")
+    assert by_directory.exit_code == 0
+    (made / "ledgers/current/3.log").unlink()
+    lost = run("verify", "--conf", conf)
+    assert (lost.exit_code, "ELG-005" in lost.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--ledger-dir", "/l"), "--journal-dir and --ledger-dir need each other"),
+        (("--conf", "/no/file"), "/no/file: No such file"),
+        (("--journal-dir", "/no", "--ledger-dir", "/l"), "/no: no directory of a bookie"),
+        (("s3a://bucket/bookie",), "s3a://bucket/bookie: only files of a file system can be read"),
+    ],
+)
+def test_directories_that_cannot_be_read_are_refused_with_one_sentence(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    done = run("verify", *arguments)
+    assert done.exit_code in {2, 3}
+    assert message in done.stderr
