@@ -100,6 +100,7 @@ RECOVERY: dict[str, set[str]] = {
     "shell": {
         "audit",
         "autorecovery",
+        "bookkeeper",
         "clusterlab",
         "crashlab",
         "demo",
@@ -127,7 +128,8 @@ AUDIT: dict[str, set[str]] = {
     "checks": {"model", "findings"},
     "snapshot": {"model", "digests", "findings"},
     "cache": {"model", "digests", "engines", "scan", "snapshot"},
-    "report": {"model", "findings"},
+    "history": {"model", "findings", "pipeline"},
+    "report": {"model", "findings", "history"},
     "spark": {"model", "digests", "engines", "scan", "snapshot"},
     "pipeline": {"model", "digests", "engines", "findings", "scan", "checks", "snapshot", "cache"},
     "faults": {"digests", "engines", "findings", "pipeline"},

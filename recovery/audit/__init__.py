@@ -10,6 +10,7 @@
     cache        results of scans that a later audit may use again
     pipeline     plan, scan, merge, check, report: `run_audit`
     spark        the Spark engine, and files as tables for Spark SQL
+    history      when findings were first and last seen, and which are accepted
     report       the HTML page, the tables and the summary
     faults       faults that are planted to prove that an audit finds them
 

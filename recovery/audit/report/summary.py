@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from recovery.audit.history.baseline import accepted_findings
+from recovery.audit.history.finding_history import NO_HISTORY
 from recovery.audit.report import commands, figures
 from recovery.audit.report.figures import WORDS
 from storage._version import __version__
@@ -13,14 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from recovery.audit.findings.finding import Finding
+    from recovery.audit.history.finding_history import FindingHistory
     from recovery.audit.model.audit_report import AuditReport, ReplicaReport, StoreReport
 
 SCHEMA_VERSION = 1
 _WORST_MAX = 20
 
 
-def summary(report: AuditReport) -> dict[str, Any]:
-    """Return the summary. Every value is a text, a number, a list or an object."""
+def summary(report: AuditReport, history: FindingHistory = NO_HISTORY) -> dict[str, Any]:
+    """Return the summary. Every value is a text, a number, a list or an object.
+
+    `history` already contains this report.
+    """
     ledgers, entries = figures.unverified(report.findings)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -33,6 +39,12 @@ def summary(report: AuditReport) -> dict[str, Any]:
         "verdict": figures.verdict(report),
         "sound": figures.is_clean(report),
         "findings": _severities(report.findings) | {"by_kind": _kinds(report.findings)},
+        "history": {
+            "open": len(history.open),
+            "new": len(history.new),
+            "resolved": len(history.just_resolved),
+            "accepted": len(accepted_findings(report)),
+        },
         "unverified": {"ledgers": ledgers, "entries": entries},
         "misfits": list(report.wrong_password_ledgers),
         "bytes_read": report.bytes_read,

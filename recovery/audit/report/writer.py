@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from recovery.audit.report import page, tables
+from recovery.audit.history.finding_history import FILE, NO_HISTORY, continued, encode
+from recovery.audit.report import exports, page, tables
 from recovery.audit.report.summary import summary
 
 if TYPE_CHECKING:
@@ -17,14 +18,20 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from recovery.audit.history.finding_history import FindingHistory
     from recovery.audit.model.audit_report import AuditReport
 
 PAGE, SUMMARY = "report.html", "summary.json"
+METRICS, JUNIT = "metrics.prom", "junit.xml"
 FINDINGS, RUNS, PARTS = "findings.parquet", "runs.parquet", "parts.parquet"
 
 
-def write(report: AuditReport, directory: Path) -> Path:
-    """Write all files, the summary last, so that it proves the others. Return the path of the page."""
+def write(report: AuditReport, directory: Path, before: FindingHistory = NO_HISTORY) -> Path:
+    """Write all files, the summary last, so that it proves the others. Return the path of the page.
+
+    `before` is the history of findings, which this report continues.
+    """
+    history = continued(before, report)
     directory.mkdir(parents=True, exist_ok=True)
     # A summary of an earlier report would make a reader take old tables for new ones.
     (directory / SUMMARY).unlink(missing_ok=True)
@@ -32,7 +39,10 @@ def write(report: AuditReport, directory: Path) -> Path:
     _table(tables.runs(report), directory / RUNS)
     _table(tables.parts(report), directory / PARTS)
     _text(page.render(report), directory / PAGE)
-    _text(json.dumps(summary(report), indent=1, ensure_ascii=True) + "\n", directory / SUMMARY)
+    _text(exports.prometheus(report, history), directory / METRICS)
+    _text(exports.junit(report), directory / JUNIT)
+    _text(encode(history), directory / FILE)
+    _text(json.dumps(summary(report, history), indent=1, ensure_ascii=True) + "\n", directory / SUMMARY)
     return directory / PAGE
 
 

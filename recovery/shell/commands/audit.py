@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -32,6 +32,7 @@ from recovery.shell.exit_codes import (
     Exit,
     NotInstalled,
     check_installed,
+    failure_of,
     say,
     termination_as_interrupt,
 )
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.engines.task import TaskEngine
     from recovery.audit.faults.self_test import FaultScore, SelfTest
+    from recovery.audit.history.finding_history import FindingHistory, Identity
     from recovery.audit.model.audit_report import AuditReport
     from recovery.audit.pipeline.ensemble_file import Replicas
     from recovery.audit.pipeline.request import CacheOptions
@@ -58,7 +60,23 @@ _SHOWN_MAX = 40
 _MB = 1_000_000
 
 
-@click.command()
+class _AuditCommand(click.Command):
+    """The command. Its first argument may be the name of another command, `history`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] != [_HISTORY]:
+            return super().make_context(info_name, args, parent, **extra)
+        from recovery.shell.commands import audit_history
+
+        return audit_history.command.make_context(f"{info_name} {_HISTORY}", args[1:], parent, **extra)
+
+
+_HISTORY = "history"
+
+
+@click.command(cls=_AuditCommand)
 @click.argument("stores", metavar="[STORE]...", nargs=-1)
 @click.option("--engine", type=click.Choice(ENGINES), default="auto", help="Where to run.  [default: auto]")
 @click.option("--out", metavar="DIR", help="Directory for the report.  [default: audit-TIME]")
@@ -82,6 +100,7 @@ _MB = 1_000_000
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of worker processes.  [default: CPUs]"
 )
 @click.option("--master", metavar="URL", help="Spark master.  [default: local[*], or that of spark-submit]")
+@click.option("--baseline", metavar="FILE", help="Findings that are accepted: a line of JSON for each.")
 @options.bookie_directories
 @click.option("--self-test", is_flag=True, help="Damage copies of small stores and check what is found.")
 @options.passwords
@@ -100,6 +119,7 @@ def command(
     replicas: str | None,
     jobs: int | None,
     master: str | None,
+    baseline: str | None,
     self_test: object,
     directories: BookieDirectories | None,
     passwords: Passwords,
@@ -112,7 +132,9 @@ def command(
     such as '/data/bk*' or a file: URI. A bookie with several directories is named by --conf, or by
     --journal-dir and --ledger-dir. Each directory is checked as
     `verify` checks it, with hard links as `verify --help` describes them. The report in DIR consists of
-    findings.parquet, runs.parquet, parts.parquet, summary.json and report.html. The page draws every file to
+    findings.parquet, runs.parquet, parts.parquet, summary.json, report.html, metrics.prom for Prometheus,
+    junit.xml, and history.ndjson, which is continued if DIR is the same or --since names the report before;
+    `ledgerstore audit history DIR` shows it. The page draws every file to
     scale with its findings, the space that each ledger takes, and the live and dead bytes of each log. For
     each finding it names the command that shows the place.
 
@@ -166,6 +188,7 @@ def command(
         resume,
         connection,
         parts,
+        baseline,
     )
     report = run_audit(order)
     _show_report(report, Form.JSON if is_json else Form.TABLE)
@@ -228,6 +251,7 @@ class AuditOrder(NamedTuple):
     is_resumed: object
     connection: MetadataConnection
     parts: Mapping[str, BookiePart]
+    baseline: str | None
 
 
 def report_directory(out: str | None, stores: tuple[str, ...]) -> Path:
@@ -250,6 +274,7 @@ def report_directory(out: str | None, stores: tuple[str, ...]) -> Path:
 
 def run_audit(order: AuditOrder) -> AuditReport:
     """Run the audit and write its report."""
+    from recovery.audit.history.baseline import accept
     from recovery.audit.report import writer
     from storage.errors import StoreError
 
@@ -258,14 +283,54 @@ def run_audit(order: AuditOrder) -> AuditReport:
         check_exists(order.paths[0])
     try:
         with termination_as_interrupt():
-            report = _audit_report(order)
-            writer.write(report, order.place)
+            accepted = _accepted(order.baseline)
+            before = _history(order)
+            report = accept(_audit_report(order), accepted)
+            writer.write(report, order.place, before)
     except StoreError as error:
         raise CannotDo(str(error)) from error
     except KeyboardInterrupt:
         say(f"audit: stopped before the end; continue with --resume --out {order.place}")
         raise
     return report
+
+
+def _accepted(baseline: str | None) -> frozenset[Identity]:
+    """Read the baseline, before the audit, which may take hours."""
+    from recovery.audit.history import finding_history
+
+    if baseline is None:
+        return frozenset()
+    try:
+        return finding_history.decode_identities(Path(baseline).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise failure_of(error) from error
+    except ValueError as error:
+        raise CannotDo(f"{baseline} is no baseline: {error}") from error
+
+
+def _history(order: AuditOrder) -> FindingHistory:
+    """Return the newer history of the report that is replaced and the one that is continued."""
+    from recovery.audit.history.finding_history import NO_HISTORY
+
+    places = [order.place, *([] if order.since is None else [Path(order.since)])]
+    found = [read_history(place) for place in places if place.is_dir()]
+    return max((one for one in found if one is not None), key=lambda one: one.updated, default=NO_HISTORY)
+
+
+def read_history(report: Path) -> FindingHistory | None:
+    """Return the history in the directory of a report, or `None` if there is none."""
+    from recovery.audit.history import finding_history
+
+    path = report / finding_history.FILE
+    try:
+        return finding_history.decode(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise failure_of(error) from error
+    except ValueError as error:
+        raise CannotDo(f"{path} is no history of findings: {error}") from error
 
 
 def _audit_report(order: AuditOrder) -> AuditReport:

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-FILES = ["findings.parquet", "parts.parquet", "report.html", "runs.parquet", "summary.json"]
+FILES = [
+    "findings.parquet",
+    "history.ndjson",
+    "junit.xml",
+    "metrics.prom",
+    "parts.parquet",
+    "report.html",
+    "runs.parquet",
+    "summary.json",
+]
 
 
 @pytest.fixture

@@ -68,6 +68,7 @@ def test_sound_stores_are_clean_and_a_report_is_written(made: tuple[Path, Path],
     assert re.fullmatch(r"audit: sound, \d+ files of 2 stores \([\d.]+ \w+, [\d.]+ s\)", verdict(done))
     assert f"report: {out / 'report.html'}" in done.stderr.splitlines()
     written = {"findings.parquet", "runs.parquet", "parts.parquet", "summary.json", "report.html", "parts"}
+    written |= {"history.ndjson", "metrics.prom", "junit.xml"}
     assert {path.name for path in out.iterdir()} == written
     assert summary(out)["sound"] is True
     assert summary(out)["argv"][0] == "ledgerstore"
@@ -284,3 +285,37 @@ def test_a_uri_of_an_object_store_is_refused_before_any_work(tmp_path: Path) -> 
     done = run("audit", "s3a://bucket/bk1", "--out", tmp_path / "report")
     assert (done.exit_code, (tmp_path / "report").exists()) == (3, False)
     assert "only files of a file system can be read" in done.stderr
+
+
+def test_the_history_of_reports_in_one_place_continues(stores: tuple[Path, Path], tmp_path: Path) -> None:
+    place, whole = tmp_path / "report", next(iter(sorted((stores[0] / "ledgers/current").glob("*.log"))))
+    data = whole.read_bytes()
+    flip(whole, 5000)
+    assert run("audit", stores[0], "--out", place, "--jobs", "1").exit_code == 1
+    assert summary(place)["history"] == {"open": 1, "new": 1, "resolved": 0, "accepted": 0}
+    shown = run("audit", "history", place, "--ndjson")
+    assert (shown.exit_code, json.loads(shown.stdout)["kind"]) == (1, "ELG-003")
+    baseline = tmp_path / "accepted"
+    baseline.write_text(shown.stdout)
+    done = run("audit", stores[0], "--out", place, "--jobs", "1", "--baseline", baseline)
+    assert (done.exit_code, summary(place)["history"]["accepted"]) == (0, 1)
+    whole.write_bytes(data)
+    assert run("audit", stores[0], "--out", place, "--jobs", "1").exit_code == 0
+    shown = run("audit", "history", place)
+    assert (shown.exit_code, "0 open findings" in shown.stderr) == (0, True)
+    (row,) = json.loads(run("audit", "history", place, "--all", "--json").stdout)
+    assert row["resolved"] >= row["first_seen"]
+
+
+def test_a_baseline_that_is_none_is_refused_before_any_work(
+    stores: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "no").write_text("ELG-003\n")
+    for name, words in (("no", "is no baseline: line 1"), ("missing", "No such file")):
+        done = run("audit", stores[0], "--out", tmp_path / "report", "--baseline", tmp_path / name)
+        assert (done.exit_code, words in done.stderr, (tmp_path / "report").exists()) == (3, True, False)
+
+
+def test_a_directory_that_is_no_report_has_no_history(tmp_path: Path) -> None:
+    done = run("audit", "history", tmp_path)
+    assert (done.exit_code, "it has no history" in done.stderr) == (3, True)

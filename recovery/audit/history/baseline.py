@@ -1,0 +1,61 @@
+"""A baseline: findings that an operator has looked at and accepted.
+
+They stay in the report, as information, and no longer decide its verdict and the exit code. The file has a
+line of JSON for each, as `history.ndjson` has them, so that lines of a history can be copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from recovery.audit.findings.finding import Severity
+from recovery.audit.history.finding_history import ACCEPTED, identity_of, is_accepted
+from recovery.audit.pipeline.check_results import NOT_RUN, checks
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from recovery.audit.findings.finding import Finding
+    from recovery.audit.history.finding_history import Identity
+    from recovery.audit.model.audit_report import AuditReport, StoreReport
+
+
+def accept(report: AuditReport, accepted: AbstractSet[Identity]) -> AuditReport:
+    """Return the report with the accepted findings as information."""
+    if not accepted:
+        return report
+    replicas = report.replicas
+    if replicas is not None:
+        replicas = replace(replicas, findings=_graded(replicas.findings, accepted))
+    return replace(
+        report,
+        stores=tuple(_of_store(store, accepted) for store in report.stores),
+        findings=_graded(report.findings, accepted),
+        replicas=replicas,
+    )
+
+
+def accepted_findings(report: AuditReport) -> tuple[Finding, ...]:
+    """Return the findings that were accepted."""
+    return tuple(one for one in report.findings if is_accepted(one))
+
+
+def _of_store(store: StoreReport, accepted: AbstractSet[Identity]) -> StoreReport:
+    findings = _graded(store.findings, accepted)
+    if findings == store.findings:
+        return store
+    before = {check.id: check for check in store.checks}
+    again = {check.id: check for check in checks(store.facts, findings)}
+    # What could not be asked before cannot be asked now either.
+    answers = (one if one.status == NOT_RUN else again[name] for name, one in before.items())
+    return replace(store, findings=findings, checks=tuple(answers))
+
+
+def _graded(findings: tuple[Finding, ...], accepted: AbstractSet[Identity]) -> tuple[Finding, ...]:
+    return tuple(
+        replace(one, severity=Severity.INFORMATION, detail=one.detail + ACCEPTED)
+        if one.is_wrong and identity_of(one) in accepted
+        else one
+        for one in findings
+    )
