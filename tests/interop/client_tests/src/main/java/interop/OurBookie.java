@@ -7,18 +7,25 @@ import interop.BookieProcesses.Signal;
 import java.io.File;
 import java.io.IOException;
 import java.lang.reflect.Method;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
-import org.apache.bookkeeper.bookie.Bookie;
 import org.apache.bookkeeper.bookie.BookieImpl;
+import org.apache.bookkeeper.bookie.BookieStateManager;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.proto.BookieServer;
 import org.apache.bookkeeper.tls.SecurityException;
@@ -27,6 +34,8 @@ import org.apache.bookkeeper.tls.SecurityException;
 public final class OurBookie {
     private static final int START_S = 60;
     private static final int STOP_S = 30;
+    private static final Pattern HTTP_ADDRESS = Pattern.compile("metrics and state on (http://[^\\s/]+)");
+    private static final HttpClient HTTP = HttpClient.newHttpClient();
 
     private final ServerConfiguration configuration;
     private final BookieServer server;
@@ -65,8 +74,15 @@ public final class OurBookie {
                 process.send(Signal.CONTINUE);
                 return null;
             case "getBookie":
-                return mock(Bookie.class, withSettings().stubOnly().defaultAnswer(
-                    call -> answer(call.getMethod())));
+                return part(BookieImpl.class);
+            case "getStateManager":
+                return part(BookieStateManager.class);
+            case "transitionToReadOnlyMode":
+                makeReadOnly();
+                return CompletableFuture.completedFuture(null);
+            case "doTransitionToReadOnlyMode":
+                makeReadOnly();
+                return null;
             case "toString":
                 return "our bookie";
             default:
@@ -75,11 +91,44 @@ public final class OurBookie {
         }
     }
 
+    private <T> T part(Class<T> type) {
+        return mock(type, withSettings().stubOnly().defaultAnswer(call -> answer(call.getMethod())));
+    }
+
+    /** Order the bookie to refuse the adds of writers. Return when it is registered as read-only. */
+    private void makeReadOnly() throws Exception {
+        HttpRequest.Builder order = HttpRequest.newBuilder(http("/api/v1/bookie/state/readonly"));
+        ask(order.PUT(HttpRequest.BodyPublishers.ofString("{\"readOnly\": true}")).build());
+        HttpRequest state = HttpRequest.newBuilder(http("/state")).build();
+        long giveUpAt = System.nanoTime() + TimeUnit.SECONDS.toNanos(START_S);
+        while (!ask(state).contains("\"registered\": \"read-only\"")) {
+            if (System.nanoTime() > giveUpAt) {
+                throw new IOException("our bookie is not read-only after " + START_S + " s: " + said());
+            }
+            Thread.sleep(50);
+        }
+    }
+
+    private static String ask(HttpRequest request) throws IOException, InterruptedException {
+        HttpResponse<String> answer = HTTP.send(request, HttpResponse.BodyHandlers.ofString());
+        if (answer.statusCode() != 200) {
+            throw new IOException(request + ": " + answer.statusCode() + " " + answer.body());
+        }
+        return answer.body();
+    }
+
+    /** Return the address of a page of the bookie, whose port the system has chosen. */
+    private URI http(String path) throws IOException {
+        Matcher address = HTTP_ADDRESS.matcher(said());
+        String found = null;
+        while (address.find()) {
+            found = address.group(1); // the last start counts
+        }
+        return URI.create(found + path);
+    }
+
     /** Start the process with the configuration of the test. It registers later. */
     public void start() throws IOException, InterruptedException {
-        if (configuration.isForceReadOnlyBookie()) {
-            throw new UnsupportedOperationException("our bookie is read-only only while its disk is full");
-        }
         Files.createDirectories(store().toPath());
         File file = new File(store().getPath() + ".conf");
         Files.write(file.toPath(), (Iterable<String>) lines()::iterator, StandardCharsets.ISO_8859_1);
@@ -94,6 +143,8 @@ public final class OurBookie {
         values.put("journalDirectories", store().getPath() + "/journal");
         values.put("ledgerDirectories", store().getPath() + "/ledgers");
         values.remove("journalDirectory");
+        values.put("httpServerEnabled", "true");
+        values.put("httpServerPort", "0");
         // BookKeeper's tests allow an old version of TLS beside the one that they use. Our bookie refuses to start.
         values.computeIfPresent("tlsEnabledProtocols", (key, versions) -> versions.replace(",TLSv1.1", ""));
         return values.entrySet().stream().map(entry -> entry.getKey() + "=" + entry.getValue());
