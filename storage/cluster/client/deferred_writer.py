@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from storage.cluster.client.effects import (
-    AddsAcknowledged,
     EntriesForced,
     ForceFailed,
     Send,
@@ -80,8 +79,6 @@ class DeferredLedgerWriter(LedgerWriter):
         limits: WriterLimits | None = None,
     ) -> None:
         super().__init__(entries, metadata, candidates, seed, limits)
-        self.last_acknowledged = NO_ENTRY
-        """The id of the last acknowledged entry: Qa bookies have taken it and each entry before it."""
         self._length_acknowledged = 0
         self._force: ForceUnderWay | None = None
         self._forces = 0
@@ -94,18 +91,8 @@ class DeferredLedgerWriter(LedgerWriter):
 
     # ── adds ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def _acknowledge(self) -> list[Effect]:
-        if self.state is not WriterState.OPEN:
-            return []
-        complete = self._copies.take_complete()
-        if not complete:
-            return []
-        first = self.last_acknowledged + 1
-        self.last_acknowledged += len(complete)
-        self._length_acknowledged = complete[-1].length
-        self.bytes_in_flight -= sum(len(entry.request.entry) for entry in complete)
-        self._changes = 0
-        return [AddsAcknowledged(first, self.last_acknowledged)]
+    def _note_acknowledged(self, length: int) -> None:
+        self._length_acknowledged = length  # a force confirms it
 
     def _begin_change(self) -> list[Effect]:
         if self._is_all_forced:

@@ -146,12 +146,14 @@ class LedgerWriter:
         self.state = WriterState.OPEN
         self.last_pushed = NO_ENTRY
         """The id of the last entry that was taken."""
+        self.last_acknowledged = NO_ENTRY
+        """The id of the last acknowledged entry: Qa bookies have taken it and each entry before it."""
         self.last_confirmed = NO_ENTRY
-        """The id of the last entry that was acknowledged."""
+        """The id of the last acknowledged entry that is durable."""
         self.length = 0
         """The length of all payloads that were taken."""
         self.length_confirmed = 0
-        """The length of all payloads that were acknowledged."""
+        """The length of all payloads up to `last_confirmed`."""
         self.bytes_in_flight = 0
         self._change: MetadataChange | None = None
         """The write of metadata that is under way."""
@@ -229,12 +231,16 @@ class LedgerWriter:
         complete = self._copies.take_complete()
         if not complete:
             return []
-        first = self.last_confirmed + 1
-        self.last_confirmed += len(complete)
-        self.length_confirmed = complete[-1].length
+        first = self.last_acknowledged + 1
+        self.last_acknowledged += len(complete)
+        self._note_acknowledged(complete[-1].length)
         self.bytes_in_flight -= sum(len(entry.request.entry) for entry in complete)
         self._changes = 0
-        return [AddsAcknowledged(first, self.last_confirmed)]
+        return [AddsAcknowledged(first, self.last_acknowledged)]
+
+    def _note_acknowledged(self, length: int) -> None:
+        """Confirm what is acknowledged, because it is durable. `length` is that of all its payloads."""
+        self.last_confirmed, self.length_confirmed = self.last_acknowledged, length
 
     def answered(self, token: Token, answer: BookieAnswer) -> list[Effect]:  # noqa: ARG002 - for forces
         """Ignore the answer to a last add confirmed that was sent without an entry."""
