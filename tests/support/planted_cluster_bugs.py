@@ -61,6 +61,14 @@ READS_DO_NOT_FENCE = EditAddress(
 CLUSTER_BUGS = (
     # ── the writer ───────────────────────────────────────────────────────────────────────────────────
     _bug(
+        "acknowledged-with-a-copy-too-few",
+        "an entry is acknowledged when Qa bookies have it",
+        COPIES,
+        "EntriesUnderWay.take_complete",
+        Replace("self._quorums.ack", "self._quorums.ack - 1"),
+        "T2",
+    ),
+    _bug(
         "acknowledged-during-a-change",
         "nothing is acknowledged while the ensemble is being changed",
         WRITER,
