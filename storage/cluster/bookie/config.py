@@ -367,6 +367,8 @@ def _pem(values: _Values, type_key: str, key: str) -> str:
     kind, path = values.text(type_key) or "JKS", values.text(key)
     if path is None:
         raise values.refusal_of("tlsProviderFactoryClass", f"{key} is missing")
+    if kind == "PKCS12":
+        raise values.refusal_of(key, f"{type_key} is PKCS12; `openssl pkcs12 -nodes` makes PEM of it")
     if kind != "PEM":
         raise values.refusal_of(
             key,

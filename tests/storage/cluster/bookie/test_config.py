@@ -231,6 +231,7 @@ def test_tls_that_is_off_because_one_key_is_missing_is_named(tmp_path: Path) -> 
         ("httpServerTlsEnable = true", "httpServerTlsEnable", "no effect"),
         ("tlsProviderFactoryClass = a.b.C", "tlsProviderFactoryClass", "TLSContextFactory"),
         (PEM.replace("Type = PEM", "Type = JKS"), "tlsKeyStore", "openssl"),
+        (PEM.replace("Type = PEM", "Type = PKCS12"), "tlsKeyStore", "is PKCS12; `openssl"),
         (PEM.replace("tlsKeyStoreType = PEM\n", ""), "tlsKeyStore", "JKS"),
         (PEM.replace("tlsKeyStore =", "x ="), "tlsProviderFactoryClass", "tlsKeyStore is missing"),
         (PEM.replace("tlsCertificatePath", "x"), "tlsProviderFactoryClass", "tlsCertificatePath is missing"),
