@@ -121,8 +121,8 @@ class ConnectionState:
         limits = self.limits
         size_max = limits.frame_size_max if self.is_served else limits.refused_frame_max
         requests: list[Arrived] = []
-        at, flaw = 0, None
-        while True:
+        at, end, flaw = 0, len(data), None
+        while at < end:
             # Nearly all requests are ordinary adds and reads, so the rest is tried last.
             run: tuple[Arrived, int] | None
             if data.startswith(frames.V3_FIRST, at + frames.LENGTH.size):
@@ -138,7 +138,7 @@ class ConnectionState:
                     break
                 found = _decode(bodies[0])
                 if isinstance(found, Incoming) and type(found.request) is StartTls and self._may_upgrade:
-                    if at < len(data):
+                    if at < end:
                         # Else a peer between the two could put requests of its own before the client's.
                         found = "bytes in plain text after START_TLS"
                     else:
