@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from recovery.report import formatting
+from recovery.report.markup import Markup as Elements
 
 _HERE = Path(__file__).parent
 
@@ -28,16 +29,22 @@ def render(template: Path, **values: object) -> str:
     """
     name = template.name.partition(".")[0]
     style, script = _text(template.with_name(f"{name}.css")), _text(template.with_name(f"{name}.js"))
+    shown = {name: _as_safe(value) for name, value in values.items()}
     return (
         _environment(template.parent)
         .get_template(template.name)
         .render(
-            values,
+            shown,
             style=Markup(_text(_HERE / "base.css") + style),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own file
             script_digest=b64encode(sha256(script.encode()).digest()).decode(),
         )
     )
+
+
+def _as_safe(value: object) -> object:
+    """Return elements that were made in Python as markup for the template: their text is escaped."""
+    return Markup(value) if isinstance(value, Elements) else value  # noqa: S704 - escaped by its maker
 
 
 def _text(path: Path) -> str:

@@ -95,14 +95,28 @@ def by_ledger(report: StoreReport) -> list[LedgerSpace]:
     """Return the ledgers of a store, the largest first."""
     logs = report.facts.logs
     sums = _summed([log.runs for log in logs])
+    lost = _lost(report.findings)
     unverified: Counter[int] = Counter()
     for log in logs:
         unverified.update(log.unverified)
     space = [
-        LedgerSpace(report.store, ledger, size, entries, bad, unverified[ledger])
+        LedgerSpace(report.store, ledger, size, entries, max(bad, lost[ledger]), unverified[ledger])
         for ledger, (size, entries, bad) in sums.items()
     ]
+    space += [LedgerSpace(report.store, one, 0, 0, lost[one], 0) for one in lost if one not in sums]
     return sorted(space, key=lambda one: (-one.size, one.ledger_id))
+
+
+def _lost(findings: Iterable[Finding]) -> Counter[int]:
+    """Return for each ledger how many entries errors name. Several kinds may name the same entries."""
+    counts: Counter[tuple[int, str]] = Counter()
+    for one in findings:
+        if one.severity is Severity.ERROR and one.ledger_id is not None and one.first_entry is not None:
+            counts[one.ledger_id, one.kind] += one.count
+    lost: Counter[int] = Counter()
+    for (ledger_id, _), count in counts.items():
+        lost[ledger_id] = max(lost[ledger_id], count)
+    return lost
 
 
 def _summed(runs: Sequence[np.ndarray]) -> Mapping[int, tuple[int, int, int]]:

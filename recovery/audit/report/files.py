@@ -125,6 +125,8 @@ def _strip(strip: Strip, longest: int) -> Iterator[Markup]:
             class_=f"strip s-{strip.sort.replace(' ', '-')}",
             style=f"width:max(14px,{width:.2f}%)",
             title=f"{strip.name}: {strip.words}" if strip.words else strip.name,
+            role="group",
+            aria_label=f"{strip.name}: {counted(len(strip.marks), 'mark')}",
         ),
     )
     yield tag("span", strip.words, f", {strip.state}" if strip.state else "")
@@ -133,11 +135,13 @@ def _strip(strip: Strip, longest: int) -> Iterator[Markup]:
 def _mark(mark: StripMark) -> Markup:
     grade = WORDS[mark.severity]
     if (mark.left, mark.right) == (0.0, 1.0):
-        return tag("a", class_=f"whole m-{grade}", href=_href(mark), title=mark.words, style="left:0;right:0")
+        words = {"title": mark.words, "aria_label": mark.words}
+        return tag("a", class_=f"whole m-{grade}", href=_href(mark), style="left:0;right:0", **words)
     # A mark at the last byte of a file must be visible too.
     left, width = 100 * mark.left, 100 * (mark.right - mark.left)
     place = f"left:min({left:.3f}%,100% - 3px);width:{width:.3f}%"
-    return tag("a", class_=f"m-{grade}", href=_href(mark), title=mark.words, style=place)
+    label = mark.words
+    return tag("a", class_=f"m-{grade}", href=_href(mark), title=label, aria_label=label, style=place)
 
 
 def _href(mark: StripMark) -> str:

@@ -36,7 +36,8 @@ def space(report: AuditReport) -> Markup:
 
 
 def _ledgers(store: StoreReport) -> Markup:
-    every = [ledger for ledger in figures.by_ledger(store) if ledger.size]
+    found = figures.by_ledger(store)
+    every = [ledger for ledger in found if ledger.size]
     if not every:
         return NOTHING
     total = sum(ledger.size for ledger in every)
@@ -50,8 +51,19 @@ def _ledgers(store: StoreReport) -> Markup:
         ),
         _legend(every),
         _map(every),
+        _gone([ledger for ledger in found if not ledger.size and ledger.bad]),
         class_="panel",
     )
+
+
+def _gone(ledgers: Sequence[LedgerSpace]) -> Markup:
+    """Name the ledgers that cannot be drawn because nothing of them is left in a log."""
+    if not ledgers:
+        return NOTHING
+    ids = ", ".join(str(one.ledger_id) for one in ledgers[:_LEDGERS_MAX])
+    rest = len(ledgers) - _LEDGERS_MAX
+    ids += f" and {grouped(rest)} more" if rest > 0 else ""
+    return tag("p", f"Nothing is left in the logs of {counted(len(ledgers), 'ledger')}: {ids}", class_="more")
 
 
 def _legend(every: Sequence[LedgerSpace]) -> Markup:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from recovery.audit.history.finding_history import FILE, NO_HISTORY, continued, encode
 from recovery.audit.report import exports, page, tables
+from recovery.audit.report.impact import as_csv, impact
 from recovery.audit.report.summary import summary
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from recovery.audit.model.audit_report import AuditReport
 
 PAGE, SUMMARY = "report.html", "summary.json"
-METRICS, JUNIT = "metrics.prom", "junit.xml"
+METRICS, JUNIT, REPAIRS = "metrics.prom", "junit.xml", "repairs.csv"
 FINDINGS, RUNS, PARTS = "findings.parquet", "runs.parquet", "parts.parquet"
 
 
@@ -31,14 +32,15 @@ def write(report: AuditReport, directory: Path, before: FindingHistory = NO_HIST
 
     `before` is the history of findings, which this report continues.
     """
-    history = continued(before, report)
+    history, seen = continued(before, report), impact(report)
     directory.mkdir(parents=True, exist_ok=True)
     # A summary of an earlier report would make a reader take old tables for new ones.
     (directory / SUMMARY).unlink(missing_ok=True)
     _table(tables.findings(report), directory / FINDINGS)
     _table(tables.runs(report), directory / RUNS)
     _table(tables.parts(report), directory / PARTS)
-    _text(page.render(report), directory / PAGE)
+    _text(page.render(report, history, seen), directory / PAGE)
+    _text(as_csv(seen), directory / REPAIRS)
     _text(exports.prometheus(report, history), directory / METRICS)
     _text(exports.junit(report), directory / JUNIT)
     _text(encode(history), directory / FILE)

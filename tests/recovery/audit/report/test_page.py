@@ -11,9 +11,10 @@ import audit_reports
 import pytest
 
 from recovery.audit.findings.catalogue import KINDS
+from recovery.audit.history.finding_history import NO_HISTORY, continued
 from recovery.audit.model.audit_report import AuditReport, Check
-from recovery.audit.model.store_facts import DirectoryOwner
-from recovery.audit.report import commands, figures, page
+from recovery.audit.model.store_facts import BookieIndexFacts, DirectoryOwner
+from recovery.audit.report import commands, figures, page, top
 from recovery.audit.report.strips import strips
 
 HOSTILE = '<script>alert("1")</script>&\'\u202e\x1b[31m\udcff\x00'
@@ -45,7 +46,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self.open or self.open[-1] not in ("style", "script"):
-            self.words += f" {data} "
+            self.words += f" {data.strip()} " if data.strip() else ""
 
     def values(self, name: str) -> list[str]:
         return [value for found, value in self.attributes if found == name]
@@ -236,3 +237,57 @@ def test_each_of_several_stores_has_its_row_and_its_files() -> None:
         assert words.count(name) >= 3
     assert "6 passed" not in words
     assert "2 failed" in words
+
+
+def test_ledgers_that_lost_entries_are_not_drawn_as_verified() -> None:
+    found = [
+        KINDS["ELG-007"].at(store="/s", file="0.log", ledger_id=one, first_entry=0, last_entry=57, count=58)
+        for one in (4, 5)
+    ]
+    store = audit_reports.store("/s", [audit_reports.log(0, 900, [(4, 500), (6, 300)])], found)
+    assert {one.ledger_id: one.bad for one in figures.by_ledger(store)} == {4: 58, 5: 58, 6: 0}
+    words = Page(page.render(audit_reports.report(store))).words
+    assert "Nothing is left in the logs of 1 ledger: 5" in words
+
+
+def test_what_an_operator_needs_stands_before_the_details() -> None:
+    words = Page(page.render(audit_reports.replicated())).words
+    order = [
+        words.index(part)
+        for part in (
+            "without a sound copy",
+            "What to do first",
+            "What can be repaired, and from where",
+            "What this audit does not cover",
+            "Findings",
+        )
+    ]
+    assert order == sorted(order)
+    assert re.search(r" 3 +entries without a sound copy", words)
+    assert re.search(r" 350 +entries with one sound copy left", words)
+
+
+def test_limits_with_the_same_reason_are_one() -> None:
+    checks = [Check("index", "the index is whole", "not run", "the bookie keeps no index in RocksDB")]
+    stores = [
+        audit_reports.store(
+            f"/data/{number}", owner=DirectoryOwner.BOOKIE, checks=checks, not_covered=["the index"]
+        )
+        for number in range(15)
+    ]
+    gaps = top.gaps(audit_reports.report(*stores))
+    assert [(one.label, len(one.stores)) for one in gaps] == [("NOT COVERED", 15), ("NOT RUN", 15)]
+
+
+def test_no_all_clear_stands_over_bookies_of_which_no_index_was_read() -> None:
+    bookie = audit_reports.store("/b", owner=DirectoryOwner.BOOKIE)
+    assert "Whether a log is missing is not known" in top.headline(audit_reports.report(bookie)).meaning
+    indexed = replace(bookie, facts=replace(bookie.facts, bookie_index=BookieIndexFacts()))
+    assert "where it should be" in top.headline(audit_reports.report(indexed)).meaning
+
+
+def test_findings_say_since_when_they_are_known() -> None:
+    report = audit_reports.report(audit_reports.damaged())
+    before = replace(report, ended="2026-01-02T00:00:00+00:00")
+    history = continued(continued(NO_HISTORY, before), report)
+    assert "2026-01-02" in Page(page.render(report, history)).words

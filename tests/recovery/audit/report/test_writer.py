@@ -26,6 +26,7 @@ FILES = [
     "junit.xml",
     "metrics.prom",
     "parts.parquet",
+    "repairs.csv",
     "report.html",
     "runs.parquet",
     "summary.json",
@@ -38,7 +39,7 @@ def written(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_five_files_and_no_draft_are_left(written: Path) -> None:
+def test_all_files_and_no_draft_are_left(written: Path) -> None:
     assert sorted(path.name for path in written.iterdir()) == FILES
 
 
@@ -157,7 +158,7 @@ def test_a_sound_store_s_verdict_says_so() -> None:
 
 
 def test_an_interrupted_report_is_not_taken_for_one(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: object) -> str:
+    def interrupt(*_: object) -> str:
         raise KeyboardInterrupt
 
     before = (written / "report.html").read_bytes()

@@ -68,7 +68,7 @@ def test_sound_stores_are_clean_and_a_report_is_written(made: tuple[Path, Path],
     assert re.fullmatch(r"audit: sound, \d+ files of 2 stores \([\d.]+ \w+, [\d.]+ s\)", verdict(done))
     assert f"report: {out / 'report.html'}" in done.stderr.splitlines()
     written = {"findings.parquet", "runs.parquet", "parts.parquet", "summary.json", "report.html", "parts"}
-    written |= {"history.ndjson", "metrics.prom", "junit.xml"}
+    written |= {"history.ndjson", "metrics.prom", "junit.xml", "repairs.csv"}
     assert {path.name for path in out.iterdir()} == written
     assert summary(out)["sound"] is True
     assert summary(out)["argv"][0] == "ledgerstore"
