@@ -95,6 +95,42 @@ def test_a_move_counts_what_it_has_moved() -> None:
     assert Engine(store).move(first).entries_moved == 0
 
 
+def test_a_move_of_many_slices_moves_and_counts_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED)
+    whole = [Engine(store).move(one) for one in logs[:2]]
+    monkeypatch.setattr("storage.gc.compactor.SLICE_SIZE_MAX", 1)  # so that each chunk is a slice
+
+    in_slices = Engine(store).move(logs[2])
+
+    assert in_slices.entries_moved == whole[0].entries_moved == whole[1].entries_moved > 4
+    assert in_slices.bytes_moved == whole[0].bytes_moved
+    assert in_slices.why_kept is None
+    assert list(Engine(store).remove(logs[2]).logs_removed) == [logs[2]]
+    check(site.after_power_cut())
+
+
+def test_a_disk_that_is_full_in_the_middle_ends_a_move_after_the_slices_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    first = fill(site, store)[0]
+    delete(site, store, *DELETED)
+    monkeypatch.setattr("storage.gc.compactor.SLICE_SIZE_MAX", 1)
+    site.disk.plant(Refused(When(verb=Verb.CREATE, name="index.draft", nth=2), errno.ENOSPC))
+
+    moved = Engine(store).move(first)
+
+    assert moved.error is not None
+    assert moved.why_kept is not None
+    assert moved.why_kept.because is KeptBecause.FAILED
+    assert moved.entries_moved > 0
+    check(site.after_kill())
+
+
 def test_a_log_with_live_records_is_kept() -> None:
     site = Site(SMALL_LOGS)
     store = site.open()
@@ -179,6 +215,27 @@ def test_an_unlink_that_fails_is_tried_again_and_the_log_stays_gone_until_then()
     Engine(store).remove()
     assert f"{logs[0]:x}.log" not in names(site)
     assert Engine(store).index_state.gone == ()
+
+
+def test_a_sweep_changes_the_index_once_and_only_when_a_file_is_gone() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    logs = fill(site, store)
+    delete(site, store, *DELETED)
+    compact(store, logs[:1])
+    site.disk.plant(Refused(When(verb=Verb.REMOVE, name="*.log", lasting=Lasting.UNTIL_MENDED)))
+    Engine(store).remove(logs[0])
+    before = Engine(store).index_state
+    assert before.gone == (logs[0],)
+
+    assert Engine(store).remove().error is not None
+    assert Engine(store).index_state == before
+
+    site.disk.mend()
+    assert Engine(store).remove().error is None
+    after = Engine(store).index_state
+    assert (after.generation, after.gone) == (before.generation + 1, ())
+    check(site.after_power_cut())
 
 
 def test_a_file_that_cannot_be_unlinked_does_not_keep_other_logs() -> None:

@@ -104,6 +104,40 @@ def test_an_end_inside_a_record_is_damage() -> None:
     assert damage.flaw in (Flaw.BODY_CUT, Flaw.LENGTH_CUT)
 
 
+@pytest.mark.parametrize("more", [0, 10, 19, 20])
+def test_a_file_that_is_shorter_than_its_log_is_damage_at_the_first_record_that_it_lacks(more: int) -> None:
+    made = log()
+    at = made.places[-1]
+
+    found, damage = walked(made.file()[: at + more], len(made.data))
+
+    assert found == expected(made)[:-1]
+    assert damage is not None
+    assert (damage.offset, damage.flaw) == (at, Flaw.BODY_CUT)
+
+
+@pytest.mark.parametrize("stray", [1, 19])
+def test_stray_bytes_at_the_end_of_a_log_are_damage(stray: int) -> None:
+    made = log()
+    data = made.file() + b"!" * stray
+
+    found, damage = walked(data, len(data))
+
+    assert found == expected(made)
+    assert damage is not None
+    assert damage.offset == len(made.data)
+
+
+def test_the_ids_of_a_run_ascend_although_entries_were_added_again() -> None:
+    ids = [*range(30), *range(29, 60), *range(20, 50)]
+    made = Log().add(*(entry_bytes(1, one, b"x" * 50) for one in ids))
+
+    (block,) = walk(MemoryFile(made.file(), "0.log"), 0, len(made.data))
+
+    assert isinstance(block, log_walk.LogBlock)
+    assert [list(run.ids) for run in block.runs] == [ids[:30], ids[30:61], ids[61:]]
+
+
 def test_a_filler_with_content_is_damage() -> None:
     made = log()
     filler = entrylog_format.encode_blank(2000)
