@@ -9,7 +9,7 @@ DEMO := .venv-demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo audit-kills interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
+.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo audit-kills interop interop-audit interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z0-9. -]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -123,6 +123,9 @@ interop-bookie: setup ## have the unmodified Java client use our bookies and rea
 interop-autorecovery: setup ## BookKeeper's auto-recovery and ours repair bookies of both kinds, alone and together (two minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/autorecovery.py $(AUTORECOVERY)
 
+interop-audit: setup ## audit real bookies while they run and afterwards, one of which then loses an entry log (a minute; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/audited_bookies.py
+
 interop-power: setup ## cut the power of bookies and of the metadata server while the Java client writes (three minutes; Maven, and root)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/power_cuts.py $(POWER)
 
@@ -150,6 +153,7 @@ proof: ## prove what CI has no time for (three hours and a half; Maven, and root
 	$(MAKE) client-histories  # two thousand random histories of both clients
 	$(MAKE) cluster-chaos     # five minutes of faults, then every copy of every entry
 	$(MAKE) interop-autorecovery # BookKeeper's auto-recovery and ours on the same clusters
+	$(MAKE) interop-audit     # audits of real bookies, with their index in RocksDB
 	$(MAKE) interop-bookie    # the Java client, and kills under load
 	$(MAKE) interop-power     # power cuts of bookies that the Java client writes to
 	$(MAKE) pulsar            # a Pulsar broker on our bookies
