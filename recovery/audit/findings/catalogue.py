@@ -190,7 +190,9 @@ _ALL = (
         "index points nowhere",
         ERROR,
         "The index has a place for entries in a log that does not exist, or after the end of its data.",
-        "Rebuild the index: `ledgerstore rebuild-index`.",
+        "Restore the log first if it is missing, or the entries from other replicas: `ledgerstore "
+        "rebuild-index` refuses without it, and is not for a bookie's index. Of a store whose logs are "
+        "whole, rebuild the index.",
         "index rows",
     ),
     Kind(
