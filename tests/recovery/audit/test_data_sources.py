@@ -73,7 +73,7 @@ def test_files_that_are_not_chosen_are_not_read(spark: SparkSession, store: Path
     (tmp_path / "0.log").write_bytes((store / "ledgers/current/0.log").read_bytes())
     # Opening this file would be an error.
     (tmp_path / "1.log").symlink_to("1.log")
-    frame = spark.read.format("entrylog").load(str(tmp_path))
+    frame = spark.read.format("entrylog").option("unreadable", "fail").load(str(tmp_path))
     whole = spark.read.format("entrylog").load(str(store))
     chosen = "log = 0 and ledger = 7"
     assert frame.where(chosen).count() == whole.where(chosen).count() > 0
