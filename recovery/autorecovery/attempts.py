@@ -69,6 +69,10 @@ class RepairAttempts:
         self._failures[ledger_id] = _Failure(mark_version, count, now + pause_s, frozenset(), reason)
         return pause_s
 
+    def note_waiting(self, ledger_id: int, mark_version: int, reason: str, until: float) -> None:
+        """Note that a ledger is to be looked at again at this time, which is not a failure."""
+        self._failures[ledger_id] = _Failure(mark_version, 0, until, frozenset(), reason)
+
     def note_unrepairable(
         self, ledger_id: int, mark_version: int, reason: str, absent: frozenset[str]
     ) -> bool:

@@ -20,6 +20,8 @@ from storage.cluster.metadata.underreplication import CheckKind
 from storage.cluster.metadata.znodes import Gone, Unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from recovery.autorecovery.check import FragmentFinding
     from recovery.autorecovery.config import AutoRecoveryConfig
     from storage.cluster.client.cluster import AsyncCluster
@@ -46,13 +48,16 @@ class Auditor:
         cluster: AsyncCluster,
         name: str,
         config: AutoRecoveryConfig,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`clock` tells the time of day, which marks and checks have in the metadata."""
         self._znodes = znodes
         self._paths = paths
         self._root = paths.root
         self._cluster = cluster
         self._name = name
         self._config = config
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._bookies: LostBookies
         self._changed = asyncio.Event()
@@ -142,7 +147,7 @@ class Auditor:
         lost = self._bookies.lost
         began = self._loop.time()
         try:
-            result = await audits.mark_lost(self._znodes, self._paths)
+            result = await audits.mark_lost(self._znodes, self._paths, self._clock)
         except SessionExpired:
             raise
         except MetadataUnavailable as error:
@@ -164,7 +169,7 @@ class Auditor:
     async def _check_when_due(self, kind: CheckKind, interval_s: float, percent: int) -> None:
         while True:
             last_ms = await underreplication.read_check_time(self._znodes, self._root, kind)
-            wait_s = 0.0 if last_ms is None else last_ms / 1000 + interval_s - time.time()
+            wait_s = 0.0 if last_ms is None else last_ms / 1000 + interval_s - self._clock()
             if wait_s > 0:
                 await asyncio.sleep(min(wait_s, _SLEEP_MAX_S))
                 continue
@@ -173,10 +178,10 @@ class Auditor:
 
     async def _check(self, kind: CheckKind, percent: int) -> bool:
         """Check all ledgers. Return whether the pass was complete."""
-        began_ms = int(time.time() * 1000)
+        began_ms = int(self._clock() * 1000)
         try:
             result = await audits.check_all(
-                self._znodes, self._paths, self._cluster, percent, _report_finding
+                self._znodes, self._paths, self._cluster, percent, _report_finding, self._clock
             )
         except SessionExpired:
             raise

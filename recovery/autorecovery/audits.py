@@ -100,7 +100,7 @@ async def _read(
     return chunk
 
 
-async def mark_lost(znodes: Znodes, paths: LedgerPaths) -> PassResult:
+async def mark_lost(znodes: Znodes, paths: LedgerPaths, clock: Callable[[], float] = time.time) -> PassResult:
     """Mark every ledger that names a bookie which is not registered. Cut short when repair is disabled."""
     result = PassResult()
 
@@ -124,7 +124,7 @@ async def mark_lost(znodes: Znodes, paths: LedgerPaths) -> PassResult:
             if lost:
                 result.lost.update(lost)
                 result.marked += 1
-                await mark(znodes, paths.root, ledger.ledger_id, lost)
+                await mark(znodes, paths.root, ledger.ledger_id, lost, clock)
     result.is_complete = True
     return result
 
@@ -135,6 +135,7 @@ async def check_all(
     cluster: AsyncCluster,
     percent: int,
     found: Callable[[int, list[FragmentFinding]], None],
+    clock: Callable[[], float] = time.time,
 ) -> PassResult:
     """Check the fixed fragments of all ledgers, and mark the ledgers that lack something for certain.
 
@@ -150,14 +151,14 @@ async def check_all(
 
     async def check(ledger: LedgerOfCluster, bookies: Bookies) -> None:
         async with turns:
-            findings = await check_ledger(cluster, ledger, bookies, percent)
+            findings = await check_ledger(cluster, ledger, bookies, percent, int(clock()))
         result.ledgers += 1
         if findings:
             found(ledger.ledger_id, findings)
         bad = suspects_of(findings)
         if bad:
             result.marked += 1
-            await mark(znodes, paths.root, ledger.ledger_id, bad)
+            await mark(znodes, paths.root, ledger.ledger_id, bad, clock)
         elif findings:
             result.unreachable += 1
 
@@ -175,12 +176,12 @@ async def check_all(
 
 
 async def check_ledger(
-    cluster: AsyncCluster, ledger: LedgerOfCluster, bookies: Bookies, percent: int
+    cluster: AsyncCluster, ledger: LedgerOfCluster, bookies: Bookies, percent: int, seed: int = 0
 ) -> list[FragmentFinding]:
-    """Return the fixed fragments of a ledger that are not whole."""
+    """Return the fixed fragments of a ledger that are not whole. `seed` chooses the sample of entries."""
     entries = codec_of(ledger.ledger_id, ledger.metadata)
     fragments = fixed_fragments(ledger.metadata)
-    check = LedgerCheck(entries, fragments, bookies.all, lambda _: percent, seed=int(time.time()))
+    check = LedgerCheck(entries, fragments, bookies.all, lambda _: percent, seed)
     return await run_check(cluster, ledger.ledger_id, check)
 
 
@@ -190,6 +191,12 @@ def suspects_of(findings: Sequence[FragmentFinding]) -> list[str]:
     return sorted({one.fragment.bookie for one in findings if one.state in bad})
 
 
-async def mark(znodes: Znodes, root: str, ledger_id: int, bookies: Sequence[str]) -> None:
+async def mark(
+    znodes: Znodes,
+    root: str,
+    ledger_id: int,
+    bookies: Sequence[str],
+    clock: Callable[[], float] = time.time,
+) -> None:
     """Mark a ledger, also if it is marked already: a renewed mark makes a worker look again."""
-    await underreplication.mark_ledger(znodes, root, ledger_id, bookies, int(time.time() * 1000))
+    await underreplication.mark_ledger(znodes, root, ledger_id, bookies, int(clock() * 1000))

@@ -96,7 +96,8 @@ async def remove_cookie(znodes: Znodes, paths: LedgerPaths, bookie: str) -> None
 
 
 async def _refuse_registered(znodes: Znodes, paths: LedgerPaths, bookie: str) -> None:
-    if bookie in (await registration.read_bookies(znodes, paths.root)).all:
+    # The newest: a bookie that runs would keep its entries, and could not start again without its cookie.
+    if bookie in (await registration.read_newest_bookies(znodes, paths.root)).all:
         raise BookiesRegistered(
             registration.bookie_path(paths.root, bookie, registration.BookieMode.WRITABLE), (bookie,)
         )

@@ -14,7 +14,9 @@ one of them is different by now, another worker or a recovery was first, and not
 bookies' collection deletes the copies that are then not needed.
 
 The last segment of a ledger that is not closed is never touched. If one of its bookies is not registered, its
-writer gets time to replace that bookie, and the ledger is recovered if it has not. The worker does this.
+writer gets time to replace that bookie, and the ledger is recovered if it has not. The worker does this. If
+one of its bookies is suspected, and registered, the repair is postponed: it cannot tell which entries that
+bookie should have, and when the segment has an end, no mark would say that it may lack some.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ _ROUNDS_MAX = 100
 
 
 class Repaired(NamedTuple):
-    """Every fixed fragment is whole, and the bookies of a growing segment are all registered."""
+    """All fixed fragments are whole. Where the ledger grows, all bookies are there, and none is suspected."""
 
 
 class LedgerGone(NamedTuple):
@@ -352,6 +354,10 @@ class LedgerRepair:
         missing = () if growing is None else tuple(sorted(set(growing.bookies) - self._bookies.all))
         if growing is not None and missing:
             return GrowingWithoutBookies(growing.first_entry, missing)
+        suspected = [] if growing is None else sorted(self._suspects & set(growing.bookies))
+        if growing is not None and suspected:
+            reason = f"may lack entries from {growing.first_entry} on, where the ledger grows"
+            return Postponed(f"{', '.join(suspected)} {reason}")
         return Repaired()
 
     def _end(self, result: RepairResult) -> list[Effect]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from recovery.autorecovery.auditor import Auditor
@@ -19,10 +21,11 @@ from storage.cluster.metadata import underreplication
 from storage.cluster.metadata.paths import LedgerPaths, read_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Coroutine
     from contextlib import AbstractAsyncContextManager
 
     from recovery.autorecovery.config import AutoRecoveryConfig
+    from storage.cluster.client.cluster import AsyncCluster
     from storage.cluster.client.connections import ConnectionOptions
     from storage.cluster.metadata.paths import LedgerTree
     from storage.cluster.metadata.znodes import Znodes
@@ -34,6 +37,12 @@ _FAILURES_MAX = 10
 _LONG_S = 600.0
 _PAUSE_S = 1.0
 _PAUSE_MAX_S = 60.0
+
+ClientOpener = Callable[
+    ["Znodes", str, "LedgerTree | None", "ConnectionOptions | None"],
+    "AbstractAsyncContextManager[AsyncCluster]",
+]
+"""Opens a client of a cluster with a session that is there already."""
 
 
 class PartFailed(Exception):
@@ -51,14 +60,21 @@ class AutoRecovery:
         name: str,
         config: AutoRecoveryConfig,
         options: ConnectionOptions | None = None,
+        open_client: ClientOpener = open_cluster,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """`connect` opens a session. `name` is written into votes and locks: a bookie's id, or a host."""
+        """`connect` opens a session. `name` is written into votes and locks: a bookie's id, or a host.
+
+        A simulation has another client, and a `clock` of its own in the place of the time of day.
+        """
         self._connect = connect
         self._root = root
         self._tree = tree
         self._name = name
         self._config = config
         self._options = options
+        self._open_client = open_client
+        self._clock = clock
 
     async def run(self) -> None:
         """Serve until the caller is cancelled. Raise `PartFailed` if a part fails again and again."""
@@ -67,25 +83,26 @@ class AutoRecovery:
     async def _run_session(self) -> None:
         async with self._connect() as znodes:
             paths = LedgerPaths(self._root, self._tree or await read_tree(znodes, self._root))
-            async with open_cluster(znodes, self._root, paths.tree, self._options) as cluster:
+            async with self._open_client(znodes, self._root, paths.tree, self._options) as cluster:
                 await underreplication.prepare(znodes, self._root)
-                auditor = Auditor(znodes, paths, cluster, self._name, self._config)
-                worker = ReplicationWorker(znodes, self._root, cluster, self._name, self._config)
+                auditor = Auditor(znodes, paths, cluster, self._name, self._config, self._clock)
+                worker = ReplicationWorker(znodes, self._root, cluster, self._name, self._config, self._clock)
                 _LOG.info("auto-recovery of %s runs as %s", self._root, self._name)
                 async with asyncio.TaskGroup() as group:
                     group.create_task(_supervise("the auditor", auditor.run, SessionExpired))
                     group.create_task(_supervise("the worker", worker.run, SessionExpired))
 
 
-async def _supervise(part: str, run: Callable[[], Awaitable[None]], passed_on: type[Exception]) -> None:
+async def _supervise(
+    part: str, run: Callable[[], Coroutine[object, object, None]], passed_on: type[Exception]
+) -> None:
     """Run a part, and again when it fails. Errors of the type `passed_on` are raised to the caller."""
     loop = asyncio.get_running_loop()
     failures, pause_s = 0, _PAUSE_S
     while True:
         began = loop.time()
-        try:
-            await run()
-        except Exception as error:
+        error = await _error_of(run)
+        if error is not None:
             cause = _cause_of(error)
             if isinstance(cause, passed_on):
                 raise cause from error
@@ -99,10 +116,25 @@ async def _supervise(part: str, run: Callable[[], Awaitable[None]], passed_on: t
                 part,
                 pause_s,
                 cause,
-                exc_info=not is_expected,
+                exc_info=None if is_expected else error,
             )
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+
+async def _error_of(run: Callable[[], Coroutine[object, object, None]]) -> BaseException | None:
+    """Run a part to its end, and return its error.
+
+    It runs in a task of its own. A group of tasks that is cancelled in the moment in which one of them fails
+    raises that error, and the cancellation of the service would be lost.
+    """
+    work = asyncio.get_running_loop().create_task(run())
+    try:
+        await asyncio.wait((work,))
+    finally:
+        work.cancel()
+        await asyncio.wait((work,))
+    return work.exception()
 
 
 def _cause_of(error: BaseException) -> BaseException:

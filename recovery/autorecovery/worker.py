@@ -2,9 +2,9 @@
 
     take       a ledger that is marked, not locked, and not paused by this worker; in random order
     repair     `LedgerRepair`
-    grace      a ledger that grows on a lost bookie stays locked while its writer may replace the bookie.
-               Other ledgers are repaired meanwhile. Then, if nothing has changed, the ledger is recovered,
-               which fences its writer, and repaired
+    grace      a ledger that grows on a lost bookie is tried again when its writer has had time to replace the
+               bookie. It is not locked meanwhile, so that any number of ledgers may wait and hold up no
+               other. Then, if nothing has changed, it is recovered, which fences its writer, and repaired
     done       the mark is deleted if it is the one that was taken, then the lock
 
 The lock is an ephemeral node. After a session loss two workers may repair one ledger at the same time. That
@@ -16,7 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recovery.autorecovery.attempts import RepairAttempts
@@ -40,6 +42,8 @@ from storage.cluster.metadata import registration, underreplication
 from storage.cluster.metadata.znodes import Gone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from recovery.autorecovery.config import AutoRecoveryConfig
     from recovery.autorecovery.repair import RepairResult
     from storage.cluster.client.cluster import AsyncCluster
@@ -50,21 +54,26 @@ _LOG = logging.getLogger("ledgerstore.autorecovery")
 
 _LOOK_S = 5.0
 """How often to look for marks: a watch of the top of their tree does not show every new one."""
-_WAITING_MAX = 100
-"""The most ledgers that a worker locks at the same time, those in their grace among them."""
 
 
 class ReplicationWorker:
     """Repairs marked ledgers, some of them at the same time."""
 
     def __init__(
-        self, znodes: Znodes, root: str, cluster: AsyncCluster, name: str, config: AutoRecoveryConfig
+        self,
+        znodes: Znodes,
+        root: str,
+        cluster: AsyncCluster,
+        name: str,
+        config: AutoRecoveryConfig,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._znodes = znodes
         self._root = root
         self._cluster = cluster
         self._name = name
         self._config = config
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._attempts = RepairAttempts(config.pause_max_s)
         self._turns = asyncio.Semaphore(config.repairs_at_once)
@@ -77,6 +86,8 @@ class ReplicationWorker:
         """Set when a repair has ended."""
         self._to_try: list[int] = []
         """Marked ledgers of the last listing that were not tried yet."""
+        self._growing: dict[int, tuple[GrowingWithoutBookies, float]] = {}
+        """By ledger whose writer may still replace lost bookies: what was found, and since when."""
 
     def given_up(self) -> frozenset[int]:
         """Return the ledgers that this worker cannot repair, and does not try again by time."""
@@ -145,16 +156,11 @@ class ReplicationWorker:
 
     async def _take(self) -> RepairLock | None:
         """Lock a marked ledger that should be tried now."""
-        if len(self._locked) >= _WAITING_MAX:
-            return None
         if not self._to_try:
             self._to_try = await self._untried()
-        bookies = await registration.read_bookies(self._znodes, self._root)
         while self._to_try:
             ledger_id = self._to_try.pop()
             try:
-                if not await self._should_try(ledger_id, bookies.all):
-                    continue
                 self._may_be_locked.add(ledger_id)
                 lock = await underreplication.take_lock(self._znodes, self._root, ledger_id, self._name)
             except InvalidMetadata as error:
@@ -167,7 +173,7 @@ class ReplicationWorker:
         return None
 
     async def _untried(self) -> list[int]:
-        """List the marked ledgers that are not locked."""
+        """List the marked ledgers that are not locked and should be tried now."""
         for ledger_id in self._may_be_locked - self._locked:
             await underreplication.unlock_if_held(self._znodes, self._root, ledger_id)
             self._may_be_locked.discard(ledger_id)
@@ -175,21 +181,30 @@ class ReplicationWorker:
         locked = frozenset(() if isinstance(names, Gone) else names.names)
         marked = [one async for one in underreplication.list_marked(self._znodes, self._root)]
         self._attempts.keep_only(frozenset(marked))
+        self._growing = {one: self._growing[one] for one in self._growing.keys() & marked}
         # At random, so that several workers do not all try to lock the same ledger first.
         random.shuffle(marked)
-        return [
+        free = [
             ledger_id
             for ledger_id in marked
             if underreplication.lock_path(self._root, ledger_id).rpartition("/")[2] not in locked
         ]
+        failed = [ledger_id for ledger_id in free if ledger_id in self._attempts.failed]
+        waiting = await self._waiting(failed) if failed else frozenset()
+        return [ledger_id for ledger_id in free if ledger_id not in waiting]
 
-    async def _should_try(self, ledger_id: int, registered: frozenset[str]) -> bool:
-        if ledger_id not in self._attempts.failed:
-            return True
-        mark = await underreplication.read_mark(self._znodes, self._root, ledger_id)
-        if isinstance(mark, Gone):
-            return False
-        return self._attempts.may_try(ledger_id, mark.version, registered, self._loop.time())
+    async def _waiting(self, failed: Sequence[int]) -> frozenset[int]:
+        """Return those of the ledgers whose last repair has failed that should not be tried now."""
+        bookies = await registration.read_bookies(self._znodes, self._root)
+        paths = [underreplication.mark_path(self._root, ledger_id) for ledger_id in failed]
+        nodes = await self._znodes.get_all(paths)
+        now = self._loop.time()
+        return frozenset(
+            ledger_id
+            for ledger_id, node in zip(failed, nodes, strict=True)
+            if isinstance(node, Gone)
+            or not self._attempts.may_try(ledger_id, node.stat.version, bookies.all, now)
+        )
 
     def _report_invalid(self, ledger_id: int, error: InvalidMetadata) -> None:
         if self._attempts.note_unrepairable(ledger_id, -1, str(error), frozenset()):
@@ -200,20 +215,13 @@ class ReplicationWorker:
     async def _repair(self, lock: RepairLock) -> None:
         """Repair a locked ledger, and unlock it however that ends. The caller has taken a turn for it."""
         ledger_id = lock.mark.ledger_id
-        has_turn = True
         try:
             result = await self._attempt(lock)
-            if isinstance(result, GrowingWithoutBookies):
-                self._turns.release()
-                has_turn = False
-                await asyncio.sleep(self._config.open_ledger_grace_s)
-                await self._turns.acquire()
-                has_turn = True
-                result = await self._after_grace(lock, result)
+            if isinstance(result, GrowingWithoutBookies) and self._is_grace_over(ledger_id, result):
+                lock, result = await self._recover(lock, result)
             await self._note(lock, result)
         finally:
-            if has_turn:
-                self._turns.release()
+            self._turns.release()
             try:
                 await underreplication.release_lock(self._znodes, lock)
                 self._may_be_locked.discard(ledger_id)
@@ -223,9 +231,19 @@ class ReplicationWorker:
                 self._locked.discard(ledger_id)
                 self._unlocked.set()
 
+    def _is_grace_over(self, ledger_id: int, found: GrowingWithoutBookies) -> bool:
+        """Return whether the writer has had its time. It begins when this worker notices the loss."""
+        now = self._loop.time()
+        before, since = self._growing.get(ledger_id, (found, now))
+        if before != found:
+            since = now
+        self._growing[ledger_id] = found, since
+        return now - since >= self._config.open_ledger_grace_s
+
     async def _attempt(self, lock: RepairLock) -> RepairResult:
         ledger_id = lock.mark.ledger_id
-        bookies = await registration.read_bookies(self._znodes, self._root)
+        # A bookie that is back, and not shown yet, would be replaced, or the writer that waits for it fenced.
+        bookies = await registration.read_newest_bookies(self._znodes, self._root)
         repair = LedgerRepair(
             ledger_id,
             lock.mark.replicas,
@@ -248,25 +266,41 @@ class ReplicationWorker:
             )
         return result
 
-    async def _after_grace(self, lock: RepairLock, before: GrowingWithoutBookies) -> RepairResult:
-        """Recover a ledger if its writer still has not replaced the lost bookies, and repair it."""
+    async def _recover(
+        self, lock: RepairLock, found: GrowingWithoutBookies
+    ) -> tuple[RepairLock, RepairResult]:
+        """Recover a ledger whose writer has not replaced the lost bookies, and repair it.
+
+        All bookies of its last segment are suspected from now on: they have taken what the writer sent, or
+        a part of it, and the recovery ends with copies at a quorum of them. The mark says so, because another
+        worker has to know it if this one is lost before it has read them.
+        """
         ledger_id = lock.mark.ledger_id
-        after = await self._attempt(lock)
-        if after != before:
-            return after
         _LOG.info(
-            "ledger %d is recovered: its writer has not replaced %s", ledger_id, ", ".join(after.bookies)
+            "ledger %d is recovered: its writer has not replaced %s", ledger_id, ", ".join(found.bookies)
         )
         try:
             metadata = await self._cluster.metadata(ledger_id)
+            lock = await self._suspect(lock, metadata.segments[-1].bookies)
             await self._cluster.take_over(ledger_id, metadata.password or b"")
+            closed = await self._cluster.metadata(ledger_id)
+            added = {b for one in closed.segments if one.first_entry >= found.segment for b in one.bookies}
+            if not added <= set(lock.mark.replicas):
+                lock = await self._suspect(lock, sorted(added))
         except NoSuchLedgerExistsOnMetadataServer:
-            return LedgerGone()
+            return lock, LedgerGone()
         except SessionExpired:
             raise
         except ClusterError as error:
-            return Postponed(str(error))
-        return await self._attempt(lock)
+            return lock, Postponed(str(error))
+        return lock, await self._attempt(lock)
+
+    async def _suspect(self, lock: RepairLock, bookies: Sequence[str]) -> RepairLock:
+        """Renew the mark of a locked ledger with more suspects."""
+        ledger_id, now_ms = lock.mark.ledger_id, int(self._clock() * 1000)
+        await underreplication.mark_ledger(self._znodes, self._root, ledger_id, bookies, now_ms)
+        mark = await underreplication.read_mark(self._znodes, self._root, ledger_id)
+        return lock if isinstance(mark, Gone) else replace(lock, mark=mark)
 
     async def _note(self, lock: RepairLock, result: RepairResult) -> None:
         ledger_id, version = lock.mark.ledger_id, lock.mark.version
@@ -286,7 +320,11 @@ class ReplicationWorker:
                     lost = f"may be on {', '.join(sorted(absent))}" if absent else "are lost"
                     _LOG.error("ledger %d cannot be repaired, entries %s: %s", ledger_id, lost, reason)
             case GrowingWithoutBookies(segment, bookies):
-                self._postpone(lock, f"grows from entry {segment} on, without {', '.join(bookies)}")
+                reason = f"grows from entry {segment} on, without {', '.join(bookies)}"
+                _, since = self._growing[ledger_id]
+                until = since + self._config.open_ledger_grace_s
+                self._attempts.note_waiting(ledger_id, version, reason, until)
+                _LOG.info("ledger %d %s: its writer may replace them", ledger_id, reason)
             case Postponed(reason):
                 self._postpone(lock, reason)
 

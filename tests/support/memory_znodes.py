@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from storage.cluster.errors import MetadataUnavailable, SessionExpired
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         Operation,
         SetAnswer,
     )
+    from storage.cluster.zookeeper.tree import ZnodeTree
 
 _State = TypeVar("_State", bound=Node | ChildNames | Gone)
 
@@ -107,6 +109,8 @@ class MemoryZnodes:
         self._is_expired = False
         self._losses: dict[int, Loss] = {}
         self._reads_lost = 0
+        self._shown: ZnodeTree | None = None
+        """What a server that lags shows."""
         self.writes = 0
         """The number of writes that were asked."""
         self.before_write: Callable[[], Awaitable[object]] | None = None
@@ -119,6 +123,14 @@ class MemoryZnodes:
     def lose_reads(self, count: int) -> None:
         """Let the next reads fail."""
         self._reads_lost = count
+
+    def lag(self) -> None:
+        """Let the session's server show the present until it has answered a write or a `sync`."""
+        self._shown = deepcopy(self._server.tree)
+
+    @property
+    def _tree(self) -> ZnodeTree:
+        return self._server.tree if self._shown is None else self._shown
 
     def expire(self) -> None:
         """End the session, as the server does."""
@@ -174,7 +186,10 @@ class MemoryZnodes:
         if loss is Loss.NOT_DONE:
             return _LOST, None
         answer = self._server.apply(self._session_id, opcode, request)
-        return answer if loss is None else (_LOST, None)
+        if loss is not None:
+            return _LOST, None
+        self._shown = None
+        return answer
 
     # ── reads ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -198,6 +213,7 @@ class MemoryZnodes:
 
     async def sync(self, path: str) -> None:
         await self._read()
+        self._shown = None
 
     def watch(self, path: str) -> _MemoryWatch[Node | Gone]:
         return _MemoryWatch(self, lambda: self.node(path), self._server.changes())
@@ -213,7 +229,7 @@ class MemoryZnodes:
             raise MetadataUnavailable("lost")
 
     def node(self, path: str) -> Node | Gone:
-        tree = self._server.tree
+        tree = self._tree
         found = tree.nodes.get(path)
         return Gone() if found is None else Node(found.data or b"", NodeStat(*tree.stat(path, found)))
 
@@ -221,7 +237,7 @@ class MemoryZnodes:
         node = self.node(path)
         if isinstance(node, Gone):
             return node
-        return ChildNames(tuple(sorted(self._server.tree.children(path))), node.stat)
+        return ChildNames(tuple(sorted(self._tree.children(path))), node.stat)
 
     def check_session(self) -> None:
         self._check_session()

@@ -327,16 +327,22 @@ async def open_cluster(
     tree: LedgerTree | None = None,
     options: ConnectionOptions | None = None,
     rules: ZoneRules | None = None,
+    make: Callable[[Znodes, LedgerPaths, ConnectionOptions, ZoneRules], AsyncCluster] = AsyncCluster,
 ) -> AsyncIterator[AsyncCluster]:
-    """Open a client with a session that is there already. The LAYOUT node says the tree if none is given."""
+    """Open a client with a session that is there already. The LAYOUT node says the tree if none is given.
+
+    `make` makes the client. A simulation gives it one whose calls reach models of bookies.
+    """
     paths = LedgerPaths(root, tree or await read_tree(znodes, root))
-    cluster = AsyncCluster(znodes, paths, options or ConnectionOptions(), rules or ZoneRules())
+    cluster = make(znodes, paths, options or ConnectionOptions(), rules or ZoneRules())
     is_known = asyncio.Event()
     following = cluster.run(cluster.follow_bookies(is_known))
     known = asyncio.ensure_future(is_known.wait())
     try:
         await asyncio.wait({following, known}, return_when=asyncio.FIRST_COMPLETED)
         if not is_known.is_set():
+            # Raises if the session has ended, which says nothing about the cluster.
+            await znodes.exists(root)
             raise NoSuchCluster(root)
         yield cluster
     finally:

@@ -115,19 +115,27 @@ class Candidate:
             self._vote = None
 
     async def _own_vote(self) -> str:
-        """Return the name of our vote, and create it if necessary."""
+        """Return the name of our vote, and create it if necessary.
+
+        An earlier candidate of this session may have left one, and a vote whose answer was lost may be there.
+        A second vote would wait for the first one as long as the session lasts.
+        """
         for _ in range(_ATTEMPTS_MAX):
+            if self._vote is None:
+                path = await self._find_vote()
+                self._vote = None if path is None else path.rpartition("/")[2]
             if self._vote is not None:
                 return self._vote
             made = await self._znodes.create(
                 f"{self._path}/{_PREFIX}", self._data, CreateMode.EPHEMERAL_SEQUENTIAL
             )
-            # If the answer was lost the vote may be there, and its name is not known: look for it.
-            path = made.path if isinstance(made, Created) else await self._find_vote()
-            self._vote = None if path is None else path.rpartition("/")[2]
+            if isinstance(made, Created):
+                self._vote = made.path.rpartition("/")[2]
         raise MetadataUnavailable(f"{self._path}: no vote in {_ATTEMPTS_MAX} attempts")
 
     async def _find_vote(self) -> str | None:
+        # A server that lags would not show the vote.
+        await self._znodes.sync(self._path)
         children = await self._znodes.children(self._path)
         if isinstance(children, Gone):
             await create_node(self._znodes, self._path)

@@ -258,8 +258,17 @@ async def read_http_endpoints(
     return {one: info.http_endpoint for one, info in infos.items() if isinstance(info, ServiceInfo)}
 
 
+async def read_newest_bookies(znodes: Znodes, root: str) -> Bookies:
+    """Return the bookies that are registered now, also if the server that is asked lags behind.
+
+    For a decision that harms if a bookie is registered again and the server does not show that yet.
+    """
+    await znodes.sync(f"{root}/{AVAILABLE}")
+    return await read_bookies(znodes, root)
+
+
 async def read_bookies(znodes: Znodes, root: str) -> Bookies:
-    """Return the bookies that are registered now."""
+    """Return the bookies that are registered now, as the server that is asked shows them."""
     parent = f"{root}/{AVAILABLE}"
     writable = await _writable(znodes, parent)
     while True:

@@ -140,6 +140,8 @@ async def prepare(znodes: Znodes, root: str) -> None:
     """Create the nodes that marks and locks need. Raise `InvalidMetadata` if they have another layout."""
     path = f"{base_path(root)}/{LAYOUT}"
     await create_node(znodes, path, _LAYOUT_DATA)
+    # If the answer was lost, a server that lags would not show the node.
+    await znodes.sync(path)
     node = await znodes.get(path)
     if isinstance(node, Gone):
         raise MetadataConflict(path, "the layout was not written, or was deleted again")
@@ -240,15 +242,19 @@ async def lock_ledger(znodes: Znodes, root: str, ledger_id: int, holder: str) ->
     path = lock_path(root, ledger_id)
     data = text.encode(LOCK, Message({"bookieId": holder}))
     answer = await create_node(znodes, path, data, CreateMode.EPHEMERAL)
-    if isinstance(answer, Unknown) and await _owner(znodes, path) != znodes.session_id:
-        return None
-    if not isinstance(answer, Created | Unknown):
+    if isinstance(answer, Unknown):
+        # A server that lags would not show the lock. It would stay then until the session ends.
+        await znodes.sync(path)
+        if await _owner(znodes, path) != znodes.session_id:
+            return None
+    elif not isinstance(answer, Created):
         return None
     return LedgerLock(path, znodes.session_id)
 
 
 async def unlock_if_held(znodes: Znodes, root: str, ledger_id: int) -> None:
     """Delete the lock of a ledger if it is this session's, of which the caller may not know."""
+    await znodes.sync(lock_path(root, ledger_id))
     await unlock_ledger(znodes, LedgerLock(lock_path(root, ledger_id), znodes.session_id))
 
 

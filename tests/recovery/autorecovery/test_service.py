@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from example_cluster import ROOT, info
 from recovering_cluster import (
     FAST,
+    OPTIONS,
+    PATHS,
     changes_until,
     locks_of,
     lose,
@@ -21,6 +23,7 @@ from recovering_cluster import (
 )
 from running_cluster import RunningCluster, run_with_cluster
 
+from recovery.autorecovery.service import AutoRecovery
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.metadata import underreplication
 from storage.cluster.metadata.election import read_auditor
@@ -30,12 +33,15 @@ from storage.cluster.metadata.underreplication import CheckKind
 from storage.cluster.metadata.update import create_node
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     import pytest
+    from memory_znodes import MemoryZnodes
 
     from storage.cluster.client.async_writer import AsyncLedgerWriter
     from storage.cluster.client.cluster import AsyncCluster
+    from storage.cluster.metadata.znodes import Znodes
 
 USUAL = Quorums(3, 2, 2)
 PAYLOADS = [b"payload %d" % number for number in range(20)]
@@ -118,9 +124,13 @@ def test_a_writer_at_a_read_only_bookie_is_not_fenced(tmp_path: Path) -> None:
             await register(cluster.znodes, ROOT, bookie, info(cluster.ports[bookie]), BookieMode.READ_ONLY, 1)
             await mark(cluster, writer.id, bookie)
             async with recovering(cluster):
+                for _ in range(3):
+                    await changes_until(cluster, lambda: bool(locks_of(cluster)))
+                    await changes_until(cluster, lambda: not locks_of(cluster))
+                assert (await metadata_of(cluster, writer.id)).state is ClusterLedgerState.OPEN
+                assert marks_of(cluster) > 0, "the bookie may lack what is added"
+                await writer.close()
                 await until_repaired(cluster)
-            assert (await metadata_of(cluster, writer.id)).state is ClusterLedgerState.OPEN
-            await writer.close()
 
     run_with_cluster(tmp_path, 3, steps)
 
@@ -241,3 +251,28 @@ def test_a_check_finds_a_wiped_bookie_which_is_filled_again_in_place_and_stores_
             assert await copies(client, ledger_id) == PAYLOADS
 
     run_with_cluster(tmp_path, 3, steps)
+
+
+def test_a_service_that_is_stopped_in_the_moment_its_session_ends_stops(tmp_path: Path) -> None:
+    async def steps(cluster: RunningCluster) -> None:
+        sessions: list[MemoryZnodes] = []
+
+        @asynccontextmanager
+        async def connect() -> AsyncIterator[Znodes]:
+            sessions.append(cluster.server.session())
+            yield sessions[-1]
+
+        service = AutoRecovery(connect, ROOT, PATHS.tree, "recovery-1", FAST, OPTIONS)
+        running = asyncio.ensure_future(service.run())
+        await changes_until(
+            cluster, lambda: any("lostBookieRecoveryDelay" in one for one in cluster.server.paths())
+        )
+        for _ in range(50):
+            await asyncio.sleep(0)
+        sessions[0].expire()  # the watches of the auditor notice it in the next pass of the loop
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait_for(asyncio.wait((running,)), 5)
+        assert running.cancelled()
+
+    run_with_cluster(tmp_path, 1, steps)

@@ -23,6 +23,7 @@ from storage.cluster.metadata.election import (
     read_auditor,
     standing,
 )
+from storage.cluster.metadata.update import create_node
 from storage.cluster.metadata.znodes import ChildNames, Gone
 
 if TYPE_CHECKING:
@@ -130,6 +131,40 @@ def test_a_vote_whose_answer_is_lost_is_found_and_there_is_only_one(loss: Loss) 
         assert isinstance(votes, ChildNames)
         assert len(votes.names) == 1
         assert await one.is_elected()
+
+    run_with_server(test)
+
+
+def test_a_vote_whose_answer_is_lost_is_found_at_a_server_that_lags() -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes, one = candidate(server, "bk1")
+        await create_node(znodes, election_path("/ledgers"))
+        znodes.lose(Loss.DONE, after=1)  # the first write finds the parent
+
+        async def lag() -> None:
+            znodes.before_write = lagging
+
+        async def lagging() -> None:
+            znodes.lag()
+
+        znodes.before_write = lag
+        await asyncio.wait_for(one.wait_until_elected(), 5)
+        votes = await znodes.children(election_path("/ledgers"))
+        assert isinstance(votes, ChildNames)
+        assert len(votes.names) == 1
+
+    run_with_server(test)
+
+
+def test_a_candidate_takes_the_vote_that_an_earlier_one_of_its_session_has_left() -> None:
+    """Otherwise it would wait for that vote as long as the session lasts."""
+
+    async def test(server: MemoryServer) -> None:
+        znodes, one = candidate(server, "bk1")
+        await one.wait_until_elected()
+        again = Candidate(znodes, "/ledgers", "bk1")
+        await asyncio.wait_for(again.wait_until_elected(), 5)
+        assert await again.is_elected()
 
     run_with_server(test)
 

@@ -24,6 +24,7 @@ from storage.cluster.metadata.registration import (
     follow_service_info,
     is_bookie_id,
     read_bookies,
+    read_newest_bookies,
     read_service_info,
     register,
     unregister,
@@ -170,6 +171,18 @@ def test_a_bookie_that_changes_its_mode_between_two_reads_of_the_lists_is_not_mi
 
         watcher.children = children  # type: ignore[method-assign]
         assert (await read_bookies(watcher, "/ledgers")).all == {"bk1"}
+
+    run_with_server(test)
+
+
+def test_the_newest_bookies_are_those_that_a_server_which_lags_does_not_show_yet() -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes, bookie = server.session(), server.session()
+        await create_node(bookie, "/ledgers/available")
+        znodes.lag()
+        await register(bookie, "/ledgers", "bk1", ServiceInfo(), BookieMode.WRITABLE, 1)
+        assert (await read_bookies(znodes, "/ledgers")).all == frozenset()
+        assert (await read_newest_bookies(znodes, "/ledgers")).all == {"bk1"}
 
     run_with_server(test)
 

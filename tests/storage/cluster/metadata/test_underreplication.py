@@ -188,6 +188,22 @@ def test_a_lock_whose_answer_is_lost_is_ours_if_the_node_is(loss: Loss) -> None:
     run_with_server(test)
 
 
+def test_a_lock_whose_answer_is_lost_is_found_at_a_server_that_lags() -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes = server.session()
+        await prepare(znodes, "/ledgers")
+        await mark_ledger(znodes, "/ledgers", 7, ["bk1"], NOW)
+
+        async def lag() -> None:
+            znodes.lag()
+
+        znodes.before_write = lag
+        znodes.lose(Loss.DONE)
+        assert await take_lock(znodes, "/ledgers", 7, "worker") is not None
+
+    run_with_server(test)
+
+
 def test_a_worker_whose_session_was_lost_leaves_the_lock_of_its_successor() -> None:
     async def test(server: MemoryServer) -> None:
         first, second = await prepared(server), server.session()
