@@ -7,7 +7,7 @@ crash loses what is not synced, or keeps some of it without an answer. Reads see
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from storage.cluster.bookie.first_add import EndedLedger, check_first_add
 from storage.cluster.metadata.paths import LedgerPaths, LedgerTree
@@ -29,8 +29,6 @@ from storage.entry.model import NO_ENTRY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.clusterlab.metadata import ModelMetadata, SessionZnodes
-    from recovery.clusterlab.oracles import Oracles
     from recovery.clusterlab.world import World
     from storage.cluster.metadata.znodes import Znodes
     from storage.cluster.wire.messages import Answer, Request
@@ -38,6 +36,21 @@ if TYPE_CHECKING:
     Reply = Callable[[Answer], None]
 
 _OK = CodeAnswer(Code.OK)
+
+
+class BookieMetadata(Protocol):
+    """The metadata, as bookies read them."""
+
+    def znodes_of(self, name: str) -> object:
+        """Return the nodes as a bookie sees them in its session. No read of them waits."""
+        ...
+
+
+class BookieOracles(Protocol):
+    """What is told of bookies."""
+
+    def fence_answered(self, bookie: str, ledger_id: int) -> None: ...
+    def add_stored(self, bookie: str, ledger_id: int, entry_id: int) -> None: ...
 
 
 @dataclass(slots=True)
@@ -58,7 +71,7 @@ class ModelBookie:
     """One bookie."""
 
     def __init__(
-        self, name: str, world: World, oracles: Oracles, metadata: ModelMetadata | None = None
+        self, name: str, world: World, oracles: BookieOracles, metadata: BookieMetadata | None = None
     ) -> None:
         """With metadata, the bookie checks the first ordinary add to a ledger that is unknown to it."""
         self.name = name
@@ -67,8 +80,8 @@ class ModelBookie:
         self._oracles = oracles
         self.ledgers: dict[int, ModelLedger] = {}
         self._unsynced: list[tuple[AddEntry | ReadEntry, Reply]] = []
-        self._unchecked: list[tuple[AddEntry, Reply]] = []
-        """Adds that wait until the metadata of their ledger are read."""
+        self._unchecked: dict[int, list[tuple[AddEntry, Reply]]] = {}
+        """By ledger: adds that wait until its metadata are read."""
         self._crashes = 0
         self.is_up = True
 
@@ -103,17 +116,17 @@ class ModelBookie:
         else:
             self._sync_with_others(request, reply)
 
-    def _check_first(self, request: AddEntry, reply: Reply, metadata: ModelMetadata) -> None:
-        self._unchecked.append((request, reply))
-        if len(self._unchecked) == 1:
-            self._world.after(self._world.delay(), self._checked, metadata, self._crashes)
+    def _check_first(self, request: AddEntry, reply: Reply, metadata: BookieMetadata) -> None:
+        waiting = self._unchecked.setdefault(request.ledger_id, [])
+        waiting.append((request, reply))
+        if len(waiting) == 1:
+            self._world.after(self._world.delay(), self._checked, metadata, request.ledger_id, self._crashes)
 
-    def _checked(self, metadata: ModelMetadata, crashes: int) -> None:
+    def _checked(self, metadata: BookieMetadata, ledger_id: int, crashes: int) -> None:
         """Take the adds that wait, or refuse them, as the check of our bookies says."""
         if crashes != self._crashes:
             return
-        waiting, self._unchecked = self._unchecked, []
-        ledger_id = waiting[0][0].ledger_id
+        waiting = self._unchecked.pop(ledger_id)
         found = first_add(metadata.znodes_of(self.name), ledger_id, self.name)
         for request, reply in waiting:
             if found is Code.OK or (isinstance(found, EndedLedger) and found.has(request.entry_id)):
@@ -214,7 +227,7 @@ class ModelBookie:
         self.is_up = True
 
 
-def first_add(znodes: SessionZnodes, ledger_id: int, bookie: str) -> Code | EndedLedger:
+def first_add(znodes: object, ledger_id: int, bookie: str) -> Code | EndedLedger:
     """Return what the check of a first add says. Nothing in it waits, because the answers are there."""
     check = check_first_add(cast("Znodes", znodes), _PATHS, ledger_id, bookie, Purpose.WRITING)
     try:

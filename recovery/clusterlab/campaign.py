@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from recovery.clusterlab.autorecovery import AutoRecoverySchedule
 from recovery.clusterlab.deferred import DeferredSchedule
 from recovery.clusterlab.explorer import Failure, explore
 from recovery.clusterlab.small_worlds import LARGER_WORLDS, SMALL_WORLDS, explore_all
@@ -40,7 +41,11 @@ class CampaignFigures:
         return self.schedules / self.cpu_seconds if self.cpu_seconds else 0.0
 
 
-KINDS: Mapping[str, type[Schedule]] = {"plain": Schedule, "deferred": DeferredSchedule}
+KINDS: Mapping[str, type[Schedule]] = {
+    "plain": Schedule,
+    "deferred": DeferredSchedule,
+    "autorecovery": AutoRecoverySchedule,
+}
 """The kinds of schedules, by name."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from recovery.clusterlab.world import EventKind
 from storage.cluster.client.effects import (
@@ -29,35 +29,46 @@ from storage.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from recovery.clusterlab.metadata import ModelMetadata
+    from recovery.clusterlab.metadata import Watch
     from recovery.clusterlab.network import Network
     from recovery.clusterlab.oracles import Oracles
     from recovery.clusterlab.world import World
-    from storage.cluster.client.effects import Effect, LedgerMachine
+    from storage.cluster.client.effects import Effect, LedgerMachine, MetadataRead, MetadataWritten
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.client.placement import Candidates
     from storage.cluster.client.tailer import LedgerTailer
+    from storage.cluster.metadata.ledger import ClusterLedgerMetadata
+    from storage.cluster.metadata.update import Versioned
 
 
 _RETRY = 40.0
 _READ_AHEAD = 3
 
 
-class ClientProcess:
-    """One client process, with one state machine at a time."""
+class LedgerNode(Protocol):
+    """The metadata of the ledger, as processes use them."""
 
-    def __init__(
-        self, name: str, world: World, network: Network, metadata: ModelMetadata, oracles: Oracles
-    ) -> None:
+    def write(
+        self,
+        process: ClientProcess,
+        metadata: ClusterLedgerMetadata,
+        version: int,
+        answered: Callable[[MetadataWritten], None],
+    ) -> None: ...
+    def read(self, process: ClientProcess, answered: Callable[[MetadataRead], None]) -> None: ...
+    def shown_to(self, name: str) -> Versioned[ClusterLedgerMetadata]: ...
+    def watch(self, name: str, changed: Watch) -> None: ...
+
+
+class Process:
+    """A process that calls bookies. It can be paused and killed."""
+
+    def __init__(self, name: str, world: World, network: Network) -> None:
         self.name = name
         self.world = world
         self.network = network
-        self.metadata = metadata
-        self.oracles = oracles
         self.is_alive = True
         self.paused_until = 0.0
-        self.is_done = False
-        """Whether it has nothing more to do."""
 
     def deliver(self, event: Callable[..., None], *arguments: object) -> None:
         """Let something happen to the process, later if it is paused, never if it was killed."""
@@ -67,6 +78,19 @@ class ClientProcess:
             self.world.after(self.paused_until - self.world.now, self.deliver, event, *arguments)
         else:
             event(*arguments)
+
+
+class ClientProcess(Process):
+    """One client process, with one state machine at a time."""
+
+    def __init__(
+        self, name: str, world: World, network: Network, metadata: LedgerNode, oracles: Oracles
+    ) -> None:
+        super().__init__(name, world, network)
+        self.metadata = metadata
+        self.oracles = oracles
+        self.is_done = False
+        """Whether it has nothing more to do."""
 
     def drive(self, machine: LedgerMachine) -> None:
         """Drive this machine from now on."""

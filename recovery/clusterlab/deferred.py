@@ -26,7 +26,7 @@ from storage.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.clusterlab.metadata import ModelMetadata
+    from recovery.clusterlab.bookies import BookieMetadata, BookieOracles
     from recovery.clusterlab.world import World
     from storage.cluster.client.effects import Effect
     from storage.cluster.wire.messages import Answer, Request
@@ -40,7 +40,7 @@ class DeferredBookie(ModelBookie):
     """A bookie whose readers see what it has in memory. One journal makes everything durable in its order."""
 
     def __init__(
-        self, name: str, world: World, oracles: Oracles, metadata: ModelMetadata | None = None
+        self, name: str, world: World, oracles: BookieOracles, metadata: BookieMetadata | None = None
     ) -> None:
         super().__init__(name, world, oracles, metadata)
         self.in_memory: set[tuple[int, int]] = set()

@@ -25,7 +25,7 @@ from storage.entry.model import DigestType
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from recovery.clusterlab.clients import ClientProcess
+    from recovery.clusterlab.clients import Process
     from storage.cluster.client.effects import BookieAnswer
     from storage.cluster.wire.messages import Request
 
@@ -41,14 +41,12 @@ class HeldNetwork(Network):
     def __init__(self, world: World, bookies: dict[str, ModelBookie]) -> None:
         super().__init__(world, bookies)
         self._bookies = bookies
-        self._held: dict[
-            tuple[str, str, int], tuple[ClientProcess, Request, Callable[[BookieAnswer], None]]
-        ] = {}
+        self._held: dict[tuple[str, str, int], tuple[Process, Request, Callable[[BookieAnswer], None]]] = {}
         """By client, bookie and entry id: the calls that are not over."""
         self._answers: dict[tuple[str, str, int], BookieAnswer] = {}
 
     def call(
-        self, process: ClientProcess, name: str, request: Request, answered: Callable[[BookieAnswer], None]
+        self, process: Process, name: str, request: Request, answered: Callable[[BookieAnswer], None]
     ) -> None:
         assert isinstance(request, AddEntry | ReadEntry)
         self._held[process.name, name, request.entry_id] = process, request, answered

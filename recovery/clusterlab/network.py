@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from recovery.clusterlab.bookies import ModelBookie
-    from recovery.clusterlab.clients import ClientProcess
+    from recovery.clusterlab.clients import Process
     from recovery.clusterlab.world import World
     from storage.cluster.client.effects import BookieAnswer
     from storage.cluster.wire.messages import Answer, Request
@@ -40,7 +40,7 @@ class _ModelCall:
 
     def __init__(
         self,
-        process: ClientProcess,
+        process: Process,
         bookie: ModelBookie,
         request: Request,
         answered: Callable[[BookieAnswer], None],
@@ -64,10 +64,14 @@ class Network:
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._open: dict[str, dict[_ModelCall, None]] = {name: {} for name in bookies}
 
+    def has(self, name: str) -> bool:
+        """Return whether there is such a bookie."""
+        return name in self._bookies
+
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────
 
     def call(
-        self, process: ClientProcess, name: str, request: Request, answered: Callable[[BookieAnswer], None]
+        self, process: Process, name: str, request: Request, answered: Callable[[BookieAnswer], None]
     ) -> None:
         """Call a bookie for a process."""
         world, choices = self._world, self._world.choices

@@ -14,8 +14,8 @@
     O9  a bookie that has answered a fence takes no more entries from a writer, also after a crash
     O11 a writer is fenced only if another client has taken its ledger over
 
-T5 is about several ledgers. T6, that both definitions of coverage agree, is a test of its own. The other
-numbers belong to the repair of ledgers.
+T5 is about several ledgers. T6, that both definitions of coverage agree, is a test of its own. O7, O10 and
+O12, and more of O6 and O11, are about the repair of ledgers (`repair_oracles`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.entry.model import Entry
 
-INVARIANTS = ("T1", "T2", "T3", "T4", "O1", "O2", "O3", "O4", "O5", "O6", "O8", "O9", "O11")
+INVARIANTS = (
+    *("T1", "T2", "T3", "T4"),
+    *("O1", "O2", "O3", "O4", "O5", "O6", "O7", "O8", "O9", "O10", "O11", "O12"),
+)
 
 _ORDER = {
     ClusterLedgerState.OPEN: 0,

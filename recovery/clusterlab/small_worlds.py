@@ -23,7 +23,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from recovery.clusterlab.bookies import ModelBookie
-from recovery.clusterlab.clients import ClientProcess, RecovererClient, WriterClient
+from recovery.clusterlab.clients import ClientProcess, Process, RecovererClient, WriterClient
 from recovery.clusterlab.metadata import shown
 from recovery.clusterlab.oracles import InvariantViolated, Oracles
 from recovery.clusterlab.unordered import Move, UnorderedMetadata, UnorderedNetwork
@@ -157,7 +157,7 @@ class SmallSchedule:
         self._drop_ignored()
         self._oracles.check_now()
 
-    def _machine_key(self, process: ClientProcess) -> int:
+    def _machine_key(self, process: Process) -> int:
         """Return the key of a client's machine."""
         known = self._known.get(process.name)
         if known is None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from recovery.clusterlab.bookies import ModelBookie
-    from recovery.clusterlab.clients import ClientProcess
+    from recovery.clusterlab.clients import ClientProcess, Process
     from recovery.clusterlab.oracles import Oracles
     from recovery.clusterlab.world import World
     from storage.cluster.client.effects import (
@@ -45,7 +45,7 @@ class Move(NamedTuple):
 class CallUnderWay:
     """A request to a bookie, as far as it has come."""
 
-    process: ClientProcess
+    process: Process
     bookie: str
     request: Request
     answered: Callable[[BookieAnswer], None]
@@ -90,7 +90,7 @@ class UnorderedNetwork(Network):
         self.calls: list[CallUnderWay] = []
 
     def call(
-        self, process: ClientProcess, name: str, request: Request, answered: Callable[[BookieAnswer], None]
+        self, process: Process, name: str, request: Request, answered: Callable[[BookieAnswer], None]
     ) -> None:
         self.calls.append(CallUnderWay(process, name, request, answered))
 

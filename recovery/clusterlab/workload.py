@@ -58,7 +58,7 @@ class Schedule:
         """Play it. Raise `InvariantViolated` if an invariant does not hold."""
         try:
             self._set_up()
-            self.world.run()
+            self._run()
             self._check()
         except BusyForEver:
             raise InvariantViolated("O8", "events go on without an end") from None
@@ -66,6 +66,10 @@ class Schedule:
             raise
         except Exception as error:
             raise InvariantViolated("O8", f"a client has failed: {error!r}") from error
+
+    def _run(self) -> None:
+        """Let everything happen."""
+        self.world.run()
 
     def _set_up(self) -> None:
         world, pick = self.world, self._choices.pick

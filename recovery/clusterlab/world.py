@@ -92,10 +92,10 @@ class World:
         chosen = self.choices.pick(12)
         return 1.0 + chosen if chosen < 10 else chosen * 4.0
 
-    def run(self) -> None:
+    def run(self, events_max: int = EVENTS_MAX) -> None:
         """Let everything happen."""
         events, pop = self._events, heapq.heappop
-        for _ in range(EVENTS_MAX):
+        for _ in range(events_max):
             if not events:
                 return
             self.now, _, action, arguments = pop(events)

@@ -30,8 +30,7 @@ from storage.entry.format import HEAD
 from storage.errors import NoSuchLedger, Overloaded, StoreError
 
 if TYPE_CHECKING:
-    from recovery.clusterlab.metadata import ModelMetadata
-    from recovery.clusterlab.oracles import Oracles
+    from recovery.clusterlab.bookies import BookieMetadata, BookieOracles
     from recovery.clusterlab.world import World
     from storage.bookie import Bookie
     from storage.cluster.wire.messages import ReadEntry
@@ -59,7 +58,7 @@ class RealBookie(ModelBookie):
     """A bookie whose entries and fences are in a real store."""
 
     def __init__(
-        self, name: str, world: World, oracles: Oracles, metadata: ModelMetadata | None = None
+        self, name: str, world: World, oracles: BookieOracles, metadata: BookieMetadata | None = None
     ) -> None:
         super().__init__(name, world, oracles, metadata)
         self._dice = Random(f"{name} {world.choices.pick(1 << 30)}")

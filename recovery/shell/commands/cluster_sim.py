@@ -33,6 +33,7 @@ def command() -> None:
     \b
     Examples:
       ledgerstore cluster-sim run
+      ledgerstore cluster-sim run --kind autorecovery --schedules 20000
       ledgerstore cluster-sim run --schedules 0 --worlds small
       ledgerstore cluster-sim replay 4599 --minimise
     """

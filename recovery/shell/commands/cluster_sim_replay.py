@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("schedule", metavar="SEED|FILE")
 @click.option(
-    "--kind", type=click.Choice(["plain", "deferred"]), default="plain", show_default=True, help=KIND_HELP
+    "--kind",
+    type=click.Choice(["plain", "deferred", "autorecovery"]),
+    default="plain",
+    show_default=True,
+    help=KIND_HELP,
 )
 @click.option("--minimise", "is_minimised", is_flag=True, help="Make the schedule smaller first.")
 @click.option("--out", metavar="FILE", help="Write a page of HTML with its messages.")

@@ -23,7 +23,10 @@ SCHEDULES = 60_000
 
 _SHOWN_MAX = 10
 
-KIND_HELP = "Ledgers whose adds are durable when they are answered (plain), or after a later sync (deferred)."
+KIND_HELP = (
+    "Ledgers whose adds are durable when they are answered (plain), or after a later sync (deferred), or a"
+    " cluster that loses bookies and is repaired (autorecovery)."
+)
 
 
 @click.command()
@@ -36,7 +39,11 @@ KIND_HELP = "Ledgers whose adds are durable when they are answered (plain), or a
 )
 @click.option("--first", type=click.IntRange(min=0), default=0, metavar="SEED", help="Begin with this seed.")
 @click.option(
-    "--kind", type=click.Choice(["plain", "deferred"]), default="plain", show_default=True, help=KIND_HELP
+    "--kind",
+    type=click.Choice(["plain", "deferred", "autorecovery"]),
+    default="plain",
+    show_default=True,
+    help=KIND_HELP,
 )
 @click.option(
     "--worlds",
