@@ -129,6 +129,9 @@ class ReplicationWorker:
 
     async def _repair_all(self) -> None:
         """Repair marked ledgers until no more can be taken, and none is locked by this worker."""
+        # A repair that was cancelled before its first step has released neither its turn nor its lock.
+        self._turns = asyncio.Semaphore(self._config.repairs_at_once)
+        self._locked.clear()
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._turns.acquire()

@@ -11,6 +11,7 @@ from recovering_cluster import FAST, changes_until, locks_of, marks_of
 from running_cluster import RunningCluster, run_with_cluster
 
 from recovery.autorecovery.worker import ReplicationWorker
+from storage.cluster.errors import MetadataUnavailable
 from storage.cluster.metadata import underreplication
 
 if TYPE_CHECKING:
@@ -83,5 +84,35 @@ def test_a_lock_that_could_not_be_deleted_is_deleted_when_the_connection_is_back
             assert locks_of(cluster)
             await mark(cluster)
             await repair_all(cluster, worker)
+
+    run_with_cluster(tmp_path, 1, steps)
+
+
+def test_a_repair_that_is_cancelled_before_its_first_step_keeps_neither_its_turn_nor_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second ledger cannot be locked, because there is no connection, when the first one just was."""
+
+    async def steps(cluster: RunningCluster) -> None:
+        await mark(cluster)
+        await underreplication.mark_ledger(cluster.znodes, ROOT, LEDGER + 1, ["b1"], 1)
+        session, gets = cluster.server.session(), 0
+        get = session.get
+
+        async def get_or_fail(path: str) -> object:
+            nonlocal gets
+            gets += "/urL" in path
+            if gets == 3:  # the mark of the first ledger is read before and after its lock
+                gets += 1
+                raise MetadataUnavailable("there is no connection")
+            return await get(path)
+
+        monkeypatch.setattr(session, "get", get_or_fail)
+        async with cluster.client() as client:
+            worker = ReplicationWorker(session, ROOT, client, "worker", FAST)
+            with pytest.raises(ExceptionGroup):
+                await worker.run()
+            assert len(locks_of(cluster)) == 1
+            await asyncio.wait_for(repair_all(cluster, worker), 10)
 
     run_with_cluster(tmp_path, 1, steps)
