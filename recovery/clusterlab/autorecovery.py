@@ -41,6 +41,9 @@ _FAULTS = 400
 _MENDED = 1_300.0
 """From now on nothing goes wrong."""
 
+_DISABLED = (50.0, 300.0, 900.0)
+"""How long auto-recovery is disabled."""
+
 _LOOK = 40.0
 _QUIET_MAX = 30_000.0
 """So long after everything was mended the cluster has to be whole."""
@@ -217,6 +220,7 @@ class AutoRecoverySchedule(RepairedCluster):
     def _pause(self) -> None:
         process = self._some_host().process
         process.paused_until = self.world.now + self._lasts()
+        self.oracles_of_all.paused(process.name, process.paused_until)
         self.world.note(EventKind.FAULT, process.name, f"is paused until {process.paused_until:.0f}")
 
     def _expire_sessions(self) -> None:
@@ -235,7 +239,7 @@ class AutoRecoverySchedule(RepairedCluster):
     def _disable(self) -> None:
         self.world.note(EventKind.FAULT, "admin", "disables auto-recovery")
         self._command("disabler", _disable)
-        self.world.after(2 * self._lasts(), self._enable)
+        self.world.after(_DISABLED[self._choices.pick(3)], self._enable)
 
     def _enable(self) -> None:
         self._command("enabler", _enable)

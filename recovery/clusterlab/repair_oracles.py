@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from storage.cluster.zookeeper.tree import ZnodeTree
 
 _AVAILABLE = f"{ROOT}/available/"
+_COOKIES = f"{ROOT}/cookies/"
 _MARK = re.compile(rf"{re.escape(base_path(ROOT))}/ledgers/.*/urL(\d+)")
 _LOCK = re.compile(rf"{re.escape(base_path(ROOT))}/locks/urL(\d+)")
 
@@ -128,6 +129,8 @@ class ClusterOracles:
         self._last_absent: dict[str, float] = {}
         """By bookie: the last time at which it was not registered."""
         self._disabled_since: float | None = None
+        self._paused_until: dict[str, float] = {}
+        """By process: until when it knows nothing of what has happened."""
         self.looked_at: Mapping[tuple[int, str], float] = {}
         """By session and path: when the task that writes has last asked for the registered bookies."""
 
@@ -143,6 +146,10 @@ class ClusterOracles:
     def add_stored(self, bookie: str, ledger_id: int, entry_id: int) -> None:
         self.ledgers[ledger_id].add_stored(bookie, ledger_id, entry_id)
 
+    def paused(self, client: str, until: float) -> None:
+        """Note a process that does later what it has decided before."""
+        self._paused_until[client] = until
+
     # ── writes of the metadata ────────────────────────────────────────────────────────────────────────
 
     def committing(
@@ -154,6 +161,8 @@ class ClusterOracles:
         path: str = request.path
         if client in self.repairers:
             self._check_enabled(client, opcode, path, tree)
+        if opcode is OpCode.DELETE and path.startswith(_COOKIES):
+            return lambda: self._cookie_goes(path.removeprefix(_COOKIES))
         if path.startswith(_AVAILABLE):
             return lambda: self._registrations_changed(tree)
         if path == disable_path(ROOT):
@@ -213,12 +222,24 @@ class ClusterOracles:
         absent_since = self._absent_since.get(bookie, 0.0)
         return bookie not in self._registered and absent_since <= since
 
+    def _cookie_goes(self, bookie: str) -> None:
+        """Check that a bookie which is decommissioned is named by no ledger, and does not run."""
+        for ledger in self.living:
+            if any(bookie in segment.bookies for segment in ledger.metadata.segments):
+                raise InvariantViolated(
+                    "O6", f"the cookie of {bookie} goes, which ledger {ledger.ledger_id} names"
+                )
+        if bookie in self._registered:
+            raise InvariantViolated("O6", f"the cookie of {bookie} goes, which is registered")
+
     def _switched(self) -> None:
         self._disabled_since = self._world.now if self._disabled_since is None else None
 
     def _check_enabled(self, client: str, opcode: OpCode, path: str, tree: ZnodeTree) -> None:
-        since = self._disabled_since
-        if since is None or self._world.now - since < DISABLED_UNITS:
+        if self._disabled_since is None:
+            return
+        since = max(self._disabled_since, self._paused_until.get(client, 0.0))
+        if self._world.now - since < DISABLED_UNITS:
             return
         is_ledger = path in self._by_path and path in tree.nodes
         is_new = opcode is not OpCode.DELETE and (_MARK.fullmatch(path) or _LOCK.fullmatch(path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,13 +34,14 @@ from storage.cluster.wire.messages import AddEntry, CodeAnswer
 from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from recovery.clusterlab.clients import RecovererClient
     from recovery.clusterlab.recovery_hosts import Command
     from recovery.clusterlab.world import Choices, World
     from recovery.clusterlab.znodes import ZnodeSession
     from storage.cluster.client.cluster import AsyncCluster
+    from storage.cluster.client.distribution import Quorums
     from storage.cluster.client.effects import Effect
     from storage.cluster.wire.messages import Answer, Request
 
@@ -105,6 +107,9 @@ class RepairedCluster(Schedule):
         self._loop = VirtualLoop(self.world)  # type: ignore[abstract]  # it has what coroutines need
         self._hosts: list[Host] = []
         self._commands: list[Host] = []
+        self._ledgers: list[WrittenLedger] = []
+        self._bookies: dict[str, RegisteredBookie] = {}
+        self._checks_first_adds = True
 
     def play(self) -> None:
         """Play it. Raise `InvariantViolated` if an invariant does not hold."""
@@ -126,43 +131,46 @@ class RepairedCluster(Schedule):
     # ── the beginning ─────────────────────────────────────────────────────────────────────────────────
 
     def _set_up(self) -> None:
+        """Draw a cluster with its ledgers, and start its processes."""
         world, pick = self.world, self._choices.pick
         # Coroutines of production take their chances from the random source that all share.
         random.seed(pick(1 << 20))
         kind = pick(2 * len(QUORUMS) - 2)
-        self._quorums = quorums = QUORUMS[kind if kind < len(QUORUMS) else 0]
-        self._names = [f"b{number}" for number in range(1, quorums.ensemble + 1 + pick(4))]
-        self.oracles_of_all = oracles = ClusterOracles(world)
-        self.ensemble = ensemble = MetadataEnsemble(world, oracles.committing)
-        oracles.looked_at = ensemble.looked_at
-        self._make_cluster()
-        checks = bool(pick(2))
-        self._bookies: dict[str, RegisteredBookie] = {}
-        self._network = Network(world, dict(self._bookies))
-        self._ledgers = [self._new_ledger(_FIRST_LEDGER + number) for number in range(1 + pick(3))]
-        for _ in range(pick(3)):
-            ensemble.add_follower(_LAGS[pick(len(_LAGS))])
-        for name in self._names:
-            metadata = NodesAtOnce(ensemble) if checks else None
-            self._bookies[name] = RegisteredBookie(name, world, oracles, metadata)
-            ensemble.put(f"{ROOT}/cookies/{name}")
-            self._register_bookie(self._bookies[name])
-        self._network = Network(world, {**self._bookies})
-        for ledger in self._ledgers:
-            ledger.oracles.bookies = {**self._bookies}
-            self._fill(ledger)
-        self._network.loss = _LOSSES[pick(len(_LOSSES))]
-        ensemble.loss = _LOSSES[pick(len(_LOSSES))]
-        self._hosts = [self._new_host(f"recovery{number}") for number in range(2)]
-        oracles.repairers = {host.name for host in self._hosts}
+        quorums = QUORUMS[kind if kind < len(QUORUMS) else 0]
+        self._checks_first_adds = bool(pick(2))
         self._config = AutoRecoveryConfig(
             lost_bookie_recovery_delay_s=_DELAYS_S[pick(len(_DELAYS_S))],
             open_ledger_grace_s=_GRACES_S[pick(len(_GRACES_S))],
             pause_max_s=20.0,
             check_interval_s=0.0,
         )
+        lags = [_LAGS[pick(len(_LAGS))] for _ in range(pick(3))]
+        self._build(quorums, quorums.ensemble + pick(4), lags, hosts=2)
+        for number in range(1 + pick(3)):
+            self._fill(self._new_ledger(_FIRST_LEDGER + number))
+        self._network.loss = _LOSSES[pick(len(_LOSSES))]
+        self.ensemble.loss = _LOSSES[pick(len(_LOSSES))]
         for host in self._hosts:
             world.after(pick(20), self._start_host, host)
+
+    def _build(self, quorums: Quorums, bookies: int, lags: Sequence[float], hosts: int) -> None:
+        """Make a cluster with its bookies and processes, and without ledgers."""
+        self._quorums = quorums
+        self._names = [f"b{number}" for number in range(1, bookies + 1)]
+        self.oracles_of_all = oracles = ClusterOracles(self.world)
+        self.ensemble = ensemble = MetadataEnsemble(self.world, oracles.committing)
+        oracles.looked_at = ensemble.looked_at
+        self._make_cluster()
+        for lag in lags:
+            ensemble.add_follower(lag)
+        for name in self._names:
+            metadata = NodesAtOnce(ensemble) if self._checks_first_adds else None
+            self._bookies[name] = RegisteredBookie(name, self.world, oracles, metadata)
+            ensemble.put(f"{ROOT}/cookies/{name}")
+            self._register_bookie(self._bookies[name])
+        self._network = Network(self.world, {**self._bookies})
+        self._hosts = [self._new_host(f"recovery{number}") for number in range(hosts)]
+        oracles.repairers = {host.name for host in self._hosts}
 
     def _make_cluster(self) -> None:
         under = base_path(ROOT)
@@ -192,7 +200,11 @@ class RepairedCluster(Schedule):
         node = oracles.node = LedgerNodeInTree(ledger_id, self.ensemble, created)
         self.oracles_of_all.add(oracles)
         self.ensemble.put(path, encode(created))
-        return WrittenLedger(oracles, node)
+        oracles.bookies = {**self._bookies}
+        for server in self.ensemble.servers:
+            self.ensemble.catch_up(server)
+        self._ledgers.append(WrittenLedger(oracles, node))
+        return self._ledgers[-1]
 
     def _fill(self, ledger: WrittenLedger) -> None:
         """Close a ledger with entries, or let a client write it."""
@@ -203,25 +215,28 @@ class RepairedCluster(Schedule):
 
     def _close(self, ledger: WrittenLedger) -> None:
         """Let a ledger have been written and closed long ago, with up to two segments."""
-        pick, oracles, quorums = self._choices.pick, ledger.oracles, self._quorums
+        pick, metadata = self._choices.pick, ledger.oracles.metadata
         count = pick(7)
+        if count > 1 and pick(2):
+            other = choose_ensemble(Candidates(frozenset(self._names)), self._quorums, pick(1000))
+            metadata = metadata.with_ensemble_change(1 + pick(count - 1), other)
+        self._close_with(ledger, metadata.segments, count)
+
+    def _close_with(self, ledger: WrittenLedger, segments: tuple[LedgerSegment, ...], count: int) -> None:
+        """Let a ledger have these segments and so many entries, of which every copy is there."""
+        oracles, metadata = ledger.oracles, replace(ledger.oracles.metadata, segments=segments)
         payloads = [b"%d" % number * 3 for number in range(count)]
         oracles.added(payloads)
-        metadata = oracles.metadata
-        if count > 1 and pick(2):
-            other = choose_ensemble(Candidates(frozenset(self._names)), quorums, pick(1000))
-            metadata = metadata.with_ensemble_change(1 + pick(count - 1), other)
         length = 0
         for entry_id, payload in enumerate(payloads):
             length += len(payload)
             data = oracles.codec.encode(entry_id, entry_id - 1, length, payload)
             bookies = metadata.segment_of(entry_id).bookies
-            for index in quorums.write_set(entry_id):
+            for index in self._quorums.write_set(entry_id):
                 kept = self._bookies[bookies[index]].ledgers.setdefault(oracles.ledger_id, ModelLedger())
                 kept.entries[entry_id] = data
         oracles.acknowledged = count - 1
-        closed = metadata.closed(count - 1, length)
-        ledger.node.write_at_once(closed)
+        ledger.node.write_at_once(metadata.closed(count - 1, length))
 
     def _start_writer_of(self, ledger: WrittenLedger) -> None:
         pick, world = self._choices.pick, self.world

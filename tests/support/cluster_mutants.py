@@ -1,4 +1,4 @@
-"""Put each planted bug into the client or the bookies, and let the cluster laboratory find it.
+"""Put each planted bug into the client, the bookies or auto-recovery, and let the laboratory find it.
 
     cluster_mutants.py [--schedules N] [--jobs N] [NAME ...]
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planted_autorecovery_bugs import AUTORECOVERY_BUGS
 from planted_cluster_bugs import CLUSTER_BUGS
 
 from recovery.clusterlab.explorer import Failure, minimise, play, play_scenario
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from planted_cluster_bugs import PlantedClusterBug
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+BUGS = (*CLUSTER_BUGS, *AUTORECOVERY_BUGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def find(bug: PlantedClusterBug, schedules: int) -> SearchResult:
 
 def _task(task: tuple[str, int]) -> SearchResult:
     name, schedules = task
-    return find(next(one for one in CLUSTER_BUGS if one.name == name), schedules)
+    return find(next(one for one in BUGS if one.name == name), schedules)
 
 
 def main() -> int:
@@ -81,7 +84,7 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=20_000)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    bugs = [one for one in CLUSTER_BUGS if not options.names or one.name in options.names]
+    bugs = [one for one in BUGS if not options.names or one.name in options.names]
     wrong = 0
     with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
         tasks = [(one.name, options.schedules) for one in bugs]

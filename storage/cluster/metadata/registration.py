@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from storage.cluster.errors import BookieRegistered, InvalidMetadata, NoSuchCluster, OutcomeUnknown
 from storage.cluster.metadata.paths import AVAILABLE, READ_ONLY
-from storage.cluster.metadata.update import delete_node
+from storage.cluster.metadata.update import delete_own
 from storage.cluster.metadata.znodes import Created, CreateMode, Gone, NoParent, Unchanged, Unknown
 from storage.cluster.wire import protobuf
 from storage.cluster.wire.protobuf import FieldKind, Malformed, Message, MessageField, MessageTable
@@ -176,13 +176,13 @@ async def register(
     path = bookie_path(root, bookie_id, mode)
     await _create_own(znodes, root, path, data, wait_s)
     other = BookieMode.READ_ONLY if mode is BookieMode.WRITABLE else BookieMode.WRITABLE
-    await _delete_own(znodes, bookie_path(root, bookie_id, other))
+    await delete_own(znodes, bookie_path(root, bookie_id, other))
 
 
 async def unregister(znodes: Znodes, root: str, bookie_id: str) -> None:
     """Delete the nodes of the bookie. It must still answer the requests that came before."""
     for mode in BookieMode:
-        await _delete_own(znodes, bookie_path(root, bookie_id, mode))
+        await delete_own(znodes, bookie_path(root, bookie_id, mode))
 
 
 async def _create_own(znodes: Znodes, root: str, path: str, data: bytes, wait_s: float) -> None:
@@ -223,13 +223,6 @@ async def _is_own(znodes: Znodes, path: str, data: bytes, wait_s: float) -> bool
     finally:
         watch.close()
     return False
-
-
-async def _delete_own(znodes: Znodes, path: str) -> None:
-    """Delete a node of this session. That of another process of the same id is not ours to delete."""
-    stat = await znodes.exists(path)
-    if not isinstance(stat, Gone) and stat.ephemeral_owner == znodes.session_id:
-        await delete_node(znodes, path)
 
 
 # ── the watcher's side ────────────────────────────────────────────────────────────────────────────────────

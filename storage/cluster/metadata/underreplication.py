@@ -24,7 +24,7 @@ from storage.cluster.errors import (
     ReplicationStateUnchanged,
 )
 from storage.cluster.metadata.paths import LAYOUT, UNDERREPLICATION
-from storage.cluster.metadata.update import change_data, create_node, delete_node, prune
+from storage.cluster.metadata.update import change_data, create_node, delete_node, delete_own, prune
 from storage.cluster.metadata.znodes import (
     ANY_VERSION,
     Conflict,
@@ -263,8 +263,8 @@ async def unlock_ledger(znodes: Znodes, lock: LedgerLock) -> None:
 
     After this session was lost, another worker may have locked the ledger. That lock is not ours to delete.
     """
-    if await _owner(znodes, lock.path) == lock.session_id == znodes.session_id:
-        await delete_node(znodes, lock.path)
+    if lock.session_id == znodes.session_id:
+        await delete_own(znodes, lock.path)
 
 
 async def take_lock(znodes: Znodes, root: str, ledger_id: int, worker: str) -> RepairLock | None:

@@ -130,6 +130,22 @@ async def delete_node(znodes: Znodes, path: str, version: int = ANY_VERSION) -> 
     raise MetadataConflict(path, "the connection is lost again and again")
 
 
+async def delete_own(znodes: Znodes, path: str) -> None:
+    """Delete an ephemeral node if it belongs to this session. That of another session is not ours to delete.
+
+    After a delete whose answer was lost the owner is looked at again: the node may be gone, and another
+    session may have made one of the same path.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        stat = await znodes.exists(path)
+        if isinstance(stat, Gone) or stat.ephemeral_owner != znodes.session_id:
+            return
+        if not isinstance(await znodes.delete(path), Unknown):
+            return
+        await znodes.sync(path)
+    raise MetadataConflict(path, "the connection is lost again and again")
+
+
 async def prune(znodes: Znodes, path: str, stop: str) -> None:
     """Delete the empty parents of a node that was deleted, up to and without `stop`.
 

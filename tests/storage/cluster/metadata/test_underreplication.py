@@ -221,6 +221,28 @@ def test_a_worker_whose_session_was_lost_leaves_the_lock_of_its_successor() -> N
     run_with_server(test)
 
 
+def test_a_lock_whose_delete_has_lost_its_answer_may_be_another_worker_s_by_then() -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes, other = server.session(), server.session()
+        await prepare(znodes, "/ledgers")
+        await mark_ledger(znodes, "/ledgers", 7, ["bk1"], NOW)
+        lock = await take_lock(znodes, "/ledgers", 7, "worker")
+        assert lock is not None
+        sync, taken = znodes.sync, []
+
+        async def sync_later(path: str) -> None:
+            taken.append(await take_lock(other, "/ledgers", 7, "other"))
+            await sync(path)
+
+        znodes.lose(Loss.DONE)
+        znodes.sync = sync_later  # type: ignore[method-assign]
+        await release_lock(znodes, lock)
+        assert taken[0] is not None
+        assert await read_lock_holder(other, "/ledgers", 7) == "other"
+
+    run_with_server(test)
+
+
 def test_a_repaired_ledger_loses_its_mark_and_its_empty_nodes() -> None:
     async def test(server: MemoryServer) -> None:
         znodes = await prepared(server)

@@ -1,0 +1,290 @@
+"""Planted bugs of auto-recovery as it runs: its coroutines, its machines, and its nodes in the metadata.
+
+The cluster laboratory finds each with the schedules of auto-recovery. Some are what Apache BookKeeper does:
+their names begin with C or N and the number of the defect in our notes on it."""
+
+from __future__ import annotations
+
+from code_edits import Drop, Edit, EditAddress, Replace, Rewrite
+from planted_cluster_bugs import PlantedClusterBug
+
+from recovery.clusterlab.autorecovery import AutoRecoverySchedule
+
+AUDITOR = "recovery.autorecovery.auditor"
+CHECK = "recovery.autorecovery.check"
+COPYING = "recovery.autorecovery.copying"
+DECOMMISSION = "recovery.autorecovery.decommission"
+ELECTION = "storage.cluster.metadata.election"
+FRAGMENTS = "recovery.autorecovery.fragments"
+LOST_BOOKIES = "recovery.autorecovery.lost_bookies"
+MARKS = "storage.cluster.metadata.underreplication"
+REGISTRATION = "storage.cluster.metadata.registration"
+REPAIR = "recovery.autorecovery.repair"
+UPDATE = "storage.cluster.metadata.update"
+SERVICE = "recovery.autorecovery.service"
+WORKER = "recovery.autorecovery.worker"
+
+
+def _bug(name: str, rule: str, module: str, function: str, edit: Edit, *invariants: str) -> PlantedClusterBug:
+    return PlantedClusterBug(
+        name,
+        rule,
+        (EditAddress(module, function, edit),),
+        frozenset(invariants),
+        kind=AutoRecoverySchedule,
+    )
+
+
+AUTORECOVERY_BUGS = (
+    # ── the election ─────────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "election-at-a-server-that-lags",
+        "a vote whose answer was lost is looked for at a server that has caught up",
+        ELECTION,
+        "Candidate._find_vote",
+        Drop("await self._znodes.sync(self._path)"),
+        "O6",
+    ),
+    _bug(
+        "election-after-a-vote-that-was-left",
+        "a candidate takes the vote that an earlier one of its session has left",
+        ELECTION,
+        "Candidate._own_vote",
+        Rewrite("path = await self._find_vote()", "path = None"),
+        "O6",
+    ),
+    # ── the service ──────────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "service-does-not-stop",
+        "a service that is stopped in the moment its session ends stops",
+        SERVICE,
+        "_error_of",
+        Rewrite(
+            "work = asyncio.get_running_loop().create_task(...)",
+            "try:\n    await run()\nexcept Exception as error:\n    return error\nreturn None",
+        ),
+        "O8",
+    ),
+    # ── marks and locks ──────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "n14-a-lock-is-deleted-by-its-path",
+        "a lock is deleted only by the session that holds it",
+        UPDATE,
+        "delete_own",
+        Replace(
+            "isinstance(stat, Gone) or stat.ephemeral_owner != znodes.session_id", "isinstance(stat, Gone)"
+        ),
+        "O10",
+    ),
+    _bug(
+        "lock-at-a-server-that-lags",
+        "a lock whose answer was lost is looked for at a server that has caught up",
+        MARKS,
+        "lock_ledger",
+        Drop("await znodes.sync(path)"),
+        "O6",
+    ),
+    _bug(
+        "c10-a-mark-with-known-bookies-is-not-written",
+        "a renewed mark always changes its version",
+        MARKS,
+        "mark_ledger",
+        Rewrite(
+            "if isinstance(answer, Created): ...",
+            "if not isinstance(answer, Unknown):\n    return",
+        ),
+        "O6",
+    ),
+    _bug(
+        "mark-deleted-without-its-version",
+        "a mark that was renewed since the lock was taken stays",
+        MARKS,
+        "_delete_mark",
+        Replace("znodes.delete(path, mark.version)", "znodes.delete(path)"),
+        "O6",
+    ),
+    _bug(
+        "mark-deleted-without-the-lock",
+        "only the holder of the lock deletes a mark",
+        MARKS,
+        "take_lock",
+        Rewrite(
+            "if lock is None: ...", "if lock is None:\n    lock = LedgerLock(lock_path(root, ledger_id), 0)"
+        ),
+        "O10",
+    ),
+    # ── the auditor ──────────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "audit-of-a-bookie-that-was-there-for-a-moment",
+        "a bookie that was registered during an audit, and is lost again, needs another one",
+        AUDITOR,
+        "Auditor._audit",
+        Replace("lost - result.registered", "lost"),
+        "O6",
+    ),
+    _bug(
+        "audit-that-was-cut-short-is-complete",
+        "an audit that was cut short is made again",
+        LOST_BOOKIES,
+        "LostBookies.audit_failed",
+        Rewrite(
+            "if self._requested_at is None: ...",
+            "self._audited |= self._lost_since.keys()\nself._lost_since = {}",
+        ),
+        "O6",
+    ),
+    _bug(
+        "auditor-begins-without-an-audit",
+        "an auditor begins with an audit, because the one before may have ended in the middle of one",
+        LOST_BOOKIES,
+        "LostBookies.__init__",
+        Rewrite("self._audited: set[str] = set()", "self._audited: set[str] = set(cookies)"),
+        "O6",
+    ),
+    # ── the worker ───────────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "worker-with-turns-that-were-not-given-back",
+        "a repair that was cancelled before its first step holds neither a turn nor a lock",
+        WORKER,
+        "ReplicationWorker._repair_all",
+        Drop("self._locked.clear()"),
+        "O6",
+    ),
+    _bug(
+        "worker-does-not-notice-that-it-is-disabled",
+        "nothing is repaired while auto-recovery is disabled",
+        WORKER,
+        "ReplicationWorker._wait_until_disabled",
+        Replace("isinstance(await watch.next(), Gone)", "isinstance(await watch.next(), object)"),
+        "O12",
+    ),
+    _bug(
+        "n16-read-only-is-not-there",
+        "a bookie that takes no adds is no reason to recover a ledger",
+        REPAIR,
+        "LedgerRepair._outcome",
+        Replace("set(growing.bookies) - self._bookies.all", "set(growing.bookies) - self._bookies.writable"),
+        "O11",
+    ),
+    _bug(
+        "recovery-by-registrations-that-lag",
+        "a writer is fenced only by the newest registrations",
+        REGISTRATION,
+        "read_newest_bookies",
+        Rewrite("await znodes.sync(...)", "pass"),
+        "O11",
+    ),
+    _bug(
+        "recovered-ledger-is-read-in-part",
+        "after a recovery every copy of the last segment is read",
+        WORKER,
+        "ReplicationWorker._suspect",
+        Rewrite("await underreplication.mark_ledger(...)", "return lock"),
+        "O6",
+    ),
+    # ── the repair of a ledger ───────────────────────────────────────────────────────────────────────
+    _bug(
+        "suspect-is-forgotten-where-the-ledger-grows",
+        "a mark stays while a bookie may lack entries where the ledger grows",
+        REPAIR,
+        "LedgerRepair._outcome",
+        Replace("growing is not None and suspected", "False"),
+        "O6",
+    ),
+    _bug(
+        "names-before-copies",
+        "the metadata name a bookie only when it has every entry",
+        REPAIR,
+        "LedgerRepair._next",
+        Replace("not self._tasks[-1].fragment.count", "True"),
+        "T2",
+        "O6",
+    ),
+    _bug(
+        "c13-segments-by-value",
+        "a segment is named by its key, and not by its list of bookies",
+        REPAIR,
+        "LedgerRepair._with_moves",
+        Replace(
+            "by_segment.get(segment.first_entry, ())",
+            "[one for one in self._moves if one.old in segment.bookies]",
+        ),
+        "T2",
+        "O6",
+        "O8",
+    ),
+    _bug(
+        "growing-segment-is-repaired",
+        "the last segment of a ledger that is not closed is not touched",
+        FRAGMENTS,
+        "fixed_segments",
+        Replace("metadata.is_closed", "True"),
+        *("T2", "T3", "O1", "O5", "O6", "O8"),
+    ),
+    _bug(
+        "copy-without-an-answer",
+        "the target has to answer every add with success",
+        COPYING,
+        "FragmentCopy.answered",
+        Drop("self._fail(...)"),
+        "T2",
+        "O6",
+    ),
+    _bug(
+        "suspects-are-read-in-part",
+        "every entry of a suspected bookie is read",
+        REPAIR,
+        "LedgerRepair._percent",
+        Replace("is_suspected or fragment.key in self._in_place", "False"),
+        "O6",
+    ),
+    _bug(
+        "silent-suspects-count-as-read",
+        "every entry of a suspected bookie is read, also if it does not answer at first",
+        REPAIR,
+        "LedgerRepair._note_read",
+        Replace("one.unreachable is not None", "False"),
+        "O6",
+    ),
+    _bug(
+        "silent-bookies-count-as-whole",
+        "a bookie that gives no useful answer postpones the repair",
+        REPAIR,
+        "LedgerRepair._outcome",
+        Replace("self._waits_for is not None or again", "False"),
+        "O6",
+    ),
+    _bug(
+        "digest-is-not-verified",
+        "an entry counts only if its digest is right",
+        CHECK,
+        "judge",
+        Replace("entries.decode(entry_id, data) is None", "False"),
+        "O6",
+    ),
+    _bug(
+        "last-entry-is-not-read",
+        "the first and the last entry of each copy are read",
+        CHECK,
+        "positions",
+        Replace("{0, count - 1}", "{0}"),
+        "O6",
+    ),
+    _bug(
+        "no-check-after-the-repair",
+        "a ledger is checked again after it was repaired",
+        REPAIR,
+        "LedgerRepair._next",
+        Rewrite("return [ReadMetadata()]", "return self._end(Repaired())"),
+        "O6",
+    ),
+    # ── decommission ─────────────────────────────────────────────────────────────────────────────────
+    _bug(
+        "decommission-does-not-wait",
+        "the cookie of a bookie goes when no ledger names it",
+        DECOMMISSION,
+        "wait_until_empty",
+        Replace("named <= given_up()", "True"),
+        "O6",
+    ),
+)
