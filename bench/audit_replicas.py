@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.audit.checks.replica_fingerprints import ledgers_to_compare
-from recovery.audit.checks.replica_rules import HeldEntries, judge_copies
+from recovery.audit.checks.replica_copies import ReplicaChecks, StoreRuns
+from recovery.audit.engines.sql import DuckSql
+from recovery.audit.model import tables
 from recovery.audit.model.ensemble import LedgerEnsembles, Segment
 from recovery.audit.model.fingerprint import fingerprints
 from recovery.audit.model.runs import RUN
@@ -56,23 +57,18 @@ def store(position: int, ledgers: int, turns: int, pieces: int) -> Iterator[Runs
             yield runs(ledger, (position - number) % SIZE, turns, cuts)
 
 
-def held(ledgers: int, turns: int, pieces: int) -> list[HeldEntries]:
-    made = []
-    for position, name in enumerate(STORES):
-        rows = np.concatenate(list(store(position, ledgers, turns, pieces)))
-        rows = rows[np.random.default_rng(9).permutation(len(rows))]
-        made.append(HeldEntries(name=name, store=name, runs=rows.copy(), file_runs=rows))
-    return made
+def held(ledgers: int, turns: int, pieces: int) -> list[Runs]:
+    """Return the runs of each store, in no order."""
+    rows = [np.concatenate(list(store(position, ledgers, turns, pieces))) for position in range(SIZE)]
+    return [some[np.random.default_rng(9).permutation(len(some))] for some in rows]
 
 
-def plant(stores: Sequence[HeldEntries]) -> None:
+def plant(stores: Sequence[Runs]) -> None:
     """Shorten a run of one store by 200 entries, and change the fingerprint of a run of another store."""
-    for rows in (stores[1].runs, stores[1].file_runs):
-        row = int(np.flatnonzero((rows["ledger"] == 7) & (rows["count"] > 500))[0])
-        rows["last"][row] -= 200 * SIZE
-        rows["count"][row] -= 200
-    other = stores[2].file_runs
-    other["digests"][int(np.flatnonzero(other["ledger"] == 3)[0])] ^= np.uint64(1)
+    row = int(np.flatnonzero((stores[1]["ledger"] == 7) & (stores[1]["count"] > 500))[0])
+    stores[1]["last"][row] -= 200 * SIZE
+    stores[1]["count"][row] -= 200
+    stores[2]["digests"][int(np.flatnonzero(stores[2]["ledger"] == 3)[0])] ^= np.uint64(1)
 
 
 def main() -> int:
@@ -81,24 +77,32 @@ def main() -> int:
     options.add_argument("--turns", type=int, default=1_666_667, help="entries of each residue of a ledger")
     options.add_argument("--pieces", type=int, default=1000, help="runs of each residue on each store")
     given = options.parse_args()
-    stores = held(given.ledgers, given.turns, given.pieces)
-    plant(stores)
-    shared = ensembles(given.ledgers, given.turns * SIZE)
-    start = time.process_time()
-    judgement = judge_copies(shared, stores, {})
-    findings = list(judgement.findings())
-    judgement.coverage(), judgement.stores()
-    counted = time.process_time()
-    doubted = ledgers_to_compare(shared, stores)
-    end = time.process_time()
-    rows = sum(len(one.runs) for one in stores)
-    print(f"{rows:,} runs stand for {given.ledgers * given.turns * SIZE:,} entries x {QUORUM}")
+    rows = held(given.ledgers, given.turns, given.pieces)
+    plant(rows)
+    stores = [
+        StoreRuns(
+            name=name,
+            path=name,
+            runs=tables.RUNS.joined([tables.runs_batch(name, "log", some)]),
+            is_indexed=False,
+        )
+        for name, some in zip(STORES, rows, strict=True)
+    ]
+    with DuckSql() as sql:
+        start = time.perf_counter()
+        checks = ReplicaChecks(sql, ensembles(given.ledgers, given.turns * SIZE), stores)
+        findings = list(checks.findings())
+        checks.coverage(), checks.stores(), checks.unsettled_ledgers()
+        counted = time.perf_counter()
+        doubted = sorted(checks.suspect_ledgers())
+        end = time.perf_counter()
+    print(f"{sum(map(len, rows)):,} runs stand for {given.ledgers * given.turns * SIZE:,} entries x {QUORUM}")
     print(f"copies counted in {counted - start:.2f} s, compared in {end - counted:.2f} s")
     for finding in findings:
         print(f"{finding.kind} {finding.store} ledger {finding.ledger_id}: {finding.first_entry} to", end=" ")
         print(f"{finding.last_entry}, {finding.count} entries; {finding.detail}")
     print(f"to be read entry by entry: ledgers {', '.join(map(str, doubted))}")
-    is_found = [one.count for one in findings] == [200] and doubted == (3, 7)
+    is_found = [one.count for one in findings] == [200] and doubted == [3, 7]
     print("found what was planted" if is_found else "NOT found what was planted")
     return 0 if is_found and end - start < SECONDS_MAX else 1
 

@@ -24,6 +24,7 @@ from recovery import open_store
 from recovery.audit.checks import all_rules
 from recovery.audit.checks.entry_compare import compare_all
 from recovery.audit.engines.local import Pool, Serial
+from recovery.audit.engines.sql import DuckSql
 from recovery.audit.engines.task import ReadThrottle, TaskResult
 from recovery.audit.pipeline.request import AuditRequest
 from recovery.audit.pipeline.run_audit import run_audit
@@ -68,6 +69,9 @@ class TimedSerial:
             part = task.run(ReadThrottle(watch))
             self.seconds[kind] = self.seconds.get(kind, 0.0) + time.perf_counter() - start
             yield TaskResult(number, part)
+
+    def sql(self, rows: int) -> DuckSql:  # noqa: ARG002 - not used
+        return DuckSql()
 
 
 def memory_of(path: Path) -> int:

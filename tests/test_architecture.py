@@ -125,7 +125,7 @@ AUDIT: dict[str, set[str]] = {
     "model": {"findings"},
     "digests": {"model"},
     "scan": {"model", "digests", "engines"},
-    "checks": {"model", "findings"},
+    "checks": {"model", "findings", "engines"},
     "snapshot": {"model", "digests", "findings"},
     "cache": {"model", "digests", "engines", "scan", "snapshot"},
     "history": {"model", "findings", "pipeline"},
@@ -181,6 +181,7 @@ OWNERS = {
         "recovery/shell/commands/bookie.py",
     },
     "kazoo": {"storage/cluster/zookeeper/client.py"},
+    "duckdb": {"recovery/audit/engines/sql.py"},
     "lmdb": {"storage/index/lmdb/environment.py"},
     "mmap": {"storage/disk/mapped.py"},
     "prometheus_client": {"storage/prometheus.py", "recovery/shell/listing/bookies.py"},
@@ -201,6 +202,8 @@ RENAMERS = {
 
 HEAVY = {
     "numpy",
+    "duckdb",
+    "pyarrow",
     "pyspark",
     "click",
     "rich",

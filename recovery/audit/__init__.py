@@ -15,5 +15,6 @@
     faults       faults that are planted to prove that an audit finds them
 
 `tests/test_architecture.py` states which folder imports which. The audit needs numpy; it needs pyarrow for
-what is written to disk, and pyspark only for the Spark engine and the data sources.
+what is written to disk, duckdb to compare replicas, and pyspark only for the Spark engine and the data
+sources.
 """

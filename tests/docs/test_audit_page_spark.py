@@ -16,6 +16,8 @@ from storage.entrylog.format import HEADER_SIZE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from recovery.audit.model.tables import Table
+
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "audit.md").read_text()
 TABLES, CLUSTERS = (PAGE.partition(f"\n## {number}. ")[2].partition("\n## ")[0] for number in (4, 5))
 SOUND = "-- nothing, if all is well"
@@ -148,9 +150,7 @@ BOTH = "`entrylog` and `journal`"
         *((rows, "`ledgerindex`", "log", table) for rows, table in tables.INDEX.items()),
     ],
 )
-def test_every_column_is_documented_with_its_type(
-    rows: str, formats: str, kind: str, table: tables.Table
-) -> None:
+def test_every_column_is_documented_with_its_type(rows: str, formats: str, kind: str, table: Table) -> None:
     assert told_columns(rows, formats, kind) == list(table.columns)
 
 

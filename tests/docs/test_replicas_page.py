@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.audit.checks.replica_rules import severity
-from recovery.audit.checks.replica_spans import Obligation
+from recovery.audit.checks.replica_copies import Obligation, severity
 from recovery.audit.findings.finding import Severity
 from recovery.audit.pipeline import ensemble_file
 from storage.errors import InvalidConfig

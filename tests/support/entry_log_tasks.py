@@ -14,6 +14,7 @@ from journal_builder import entry_bytes
 from recovery.audit.cache.engine import scan_of
 from recovery.audit.cache.part_identity import LogOwner
 from recovery.audit.digests.policy import DigestPolicy
+from recovery.audit.engines.sql import DuckSql
 from recovery.audit.engines.task import TaskResult
 from recovery.audit.model.fingerprint import fingerprints
 from recovery.audit.model.runs import RUN, merged
@@ -105,6 +106,9 @@ class RecordingEngine:
     name: str = "reading"
     given: list[str] = field(default_factory=list)
     asked: int = 0
+
+    def sql(self, rows: int) -> DuckSql:
+        return DuckSql(threads=1)
 
     def run(self, tasks: Sequence[AuditTask[Any]], watch: Callable[[int], None]) -> Iterator[TaskResult[Any]]:
         self.asked += 1

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import atexit
+from dataclasses import dataclass, field, replace
+from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.audit.checks.replica_rules import HeldEntries
+from recovery.audit.checks.replica_copies import ReplicaChecks, StoreRuns
+from recovery.audit.engines.sql import DuckSql
+from recovery.audit.model import tables
 from recovery.audit.model.ensemble import LedgerEnsembles, LedgerProgress, Segment
 from recovery.audit.model.fingerprint import fingerprints
 from recovery.audit.model.runs import RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from random import Random
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.model.runs import Runs
 
     Key = tuple[int, int]
 
 STORES = ("bk1", "bk2", "bk3", "bk4", "bk5", "bk6")
 ENTRIES = 24
+NO_PROGRESS: Mapping[int, LedgerProgress] = MappingProxyType({})
 
 
 def segment_of(ledger: LedgerEnsembles, entry_id: int) -> Segment | None:
@@ -53,15 +59,88 @@ class StoreCopies:
     doubles: list[Key] = field(default_factory=list)
 
 
+@dataclass(frozen=True, eq=False)
+class HeldRuns:
+    """What one store serves, and what its files hold, as runs. They are one array if it has no index."""
+
+    name: str
+    served: Runs
+    files: Runs
+
+    def store_runs(self) -> StoreRuns:
+        is_indexed = self.served is not self.files
+        batches = [tables.runs_batch(self.name, "log", self.files)]
+        batches += [tables.runs_batch(self.name, "index", self.served)] if is_indexed else []
+        return StoreRuns(
+            name=self.name, path=f"/{self.name}", runs=tables.RUNS.joined(batches), is_indexed=is_indexed
+        )
+
+
+_EMBEDDED: list[SqlEngine] = []
+# DuckDB complains about connections that are still there when the interpreter has ended.
+atexit.register(_EMBEDDED.clear)
+
+
+def embedded() -> SqlEngine:
+    """Return one engine for many comparisons, each of which replaces all tables."""
+    if not _EMBEDDED:
+        _EMBEDDED.append(DuckSql(threads=1))
+    return _EMBEDDED[0]
+
+
+def checks_of(
+    ensembles: Iterable[LedgerEnsembles],
+    held: Sequence[HeldRuns],
+    progress: Mapping[int, LedgerProgress] = NO_PROGRESS,
+    sql: SqlEngine | None = None,
+) -> ReplicaChecks:
+    checks = ReplicaChecks(sql or embedded(), ensembles, [one.store_runs() for one in held])
+    if progress:
+        checks.take_progress(progress)
+    return checks
+
+
 @dataclass
 class SimulatedCluster:
     ensembles: list[LedgerEnsembles]
     shelves: dict[str, StoreCopies]
     progress: dict[int, LedgerProgress]
 
-    def held(self, random: Random, cutting: RunCutting = ANYHOW) -> list[HeldEntries]:
+    def held(self, random: Random, cutting: RunCutting = ANYHOW) -> list[HeldRuns]:
         steps = {one.ledger_id: one.step for one in self.ensembles}
         return [held(name, shelf, steps, random, cutting) for name, shelf in self.shelves.items()]
+
+    def checks(self, seed: int = 0, cutting: RunCutting = ANYHOW) -> ReplicaChecks:
+        return checks_of(self.ensembles, self.held(Random(seed), cutting), self.progress)
+
+    def moved(self, by: int) -> SimulatedCluster:
+        """Return the same cluster with other ledger ids, so that many of them can be one."""
+        shelves = {
+            name: StoreCopies(
+                {(ledger + by, entry): value for (ledger, entry), value in shelf.entries.items()},
+                {(ledger + by, entry) for ledger, entry in shelf.bad},
+                [(ledger + by, entry) for ledger, entry in shelf.doubles],
+            )
+            for name, shelf in self.shelves.items()
+        }
+        ensembles = [replace(one, ledger_id=one.ledger_id + by) for one in self.ensembles]
+        return SimulatedCluster(
+            ensembles, shelves, {ledger + by: far for ledger, far in self.progress.items()}
+        )
+
+
+def together(clusters: Iterable[SimulatedCluster]) -> SimulatedCluster:
+    """Return one cluster that has the ledgers of all, because one query over many is faster than many."""
+    all_of_them = SimulatedCluster([], {name: StoreCopies() for name in STORES}, {})
+    for one in clusters:
+        all_of_them.ensembles += one.ensembles
+        all_of_them.progress |= one.progress
+        for name, shelf in one.shelves.items():
+            there = all_of_them.shelves[name]
+            there.entries |= shelf.entries
+            there.bad |= shelf.bad
+            there.doubles += shelf.doubles
+    return all_of_them
 
 
 def digest(ledger_id: int, entry_id: int) -> int:
@@ -121,15 +200,13 @@ def random_world(random: Random) -> SimulatedCluster:
 
 def held(
     name: str, shelf: StoreCopies, steps: dict[int, int], random: Random, cutting: RunCutting = ANYHOW
-) -> HeldEntries:
+) -> HeldRuns:
     """Return the readable entries as served ones, and the fingerprints of all entries."""
     good = {key: value for key, value in shelf.entries.items() if key not in shelf.bad}
     file_runs = random_runs({key: good.get(key) for key in shelf.entries}, steps, random, cutting)
     doubles = random_runs({key: shelf.entries[key] for key in shelf.doubles}, steps, random, cutting)
     served = np.concatenate([random_runs(dict(good), steps, random, cutting), doubles])
-    return HeldEntries(
-        name=name, store=f"/{name}", runs=served, file_runs=np.concatenate([file_runs, doubles])
-    )
+    return HeldRuns(name, served, np.concatenate([file_runs, doubles]))
 
 
 def random_runs(

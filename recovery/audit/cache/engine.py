@@ -28,9 +28,11 @@ from recovery.audit.scan.entry_log import ScanLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from recovery.audit.cache.part_cache import CachedPart, PartCache
     from recovery.audit.cache.part_identity import Identity
+    from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.engines.task import AuditTask, TaskEngine
 
 Answer = TypeVar("Answer")
@@ -78,6 +80,9 @@ class CachingEngine:
             yield TaskResult(number, cast("Answer", found.part))
         if rest:
             yield from self._read(tasks, rest, scans, watch)
+
+    def sql(self, rows: int) -> AbstractContextManager[SqlEngine]:
+        return self.inner.sql(rows)
 
     def _scans(self, tasks: Sequence[AuditTask[Any]]) -> dict[int, _CacheableScan]:
         found = ((number, scan_of(task)) for number, task in enumerate(tasks))

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from recovery.audit.checks.replica_copies import READ_COPIES
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.findings.finding import Severity
+from recovery.audit.model import tables
 from recovery.audit.model.entry_columns import ENTRY
 from recovery.audit.model.runs import RUN, merged
 from storage.disk import filenames
@@ -24,7 +26,8 @@ from storage.entry.position import LENGTH_WORD_SIZE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from recovery.audit.checks.replica_rules import HeldEntries, ReplicaVerdict
+    import pyarrow as pa
+
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.entry_columns import EntryArray, RowArray
     from recovery.audit.model.runs import Runs
@@ -127,6 +130,14 @@ def runs_of(copies: Copies, steps: Mapping[int, int]) -> Runs:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaStore:
+    """A store that is compared: its name in the ensembles, and its path in findings."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class _CopyDifference:
     """An entry whose copies differ. `words` are equal if entries one step apart differ in the same way."""
 
@@ -137,46 +148,41 @@ class _CopyDifference:
     copies: tuple[EntryCopy, ...]
 
 
-def differing(verdict: ReplicaVerdict, copies: Copies, reader: CopyReader) -> Iterator[Finding]:
-    """Yield findings for entries of which two readable copies in required places differ."""
-    compared = _due(verdict, copies[copies["good"]])
-    found = [_difference(some, reader, verdict.held) for some in _unequal(compared)]
-    steps = {one.ledger_id: one.step for one in verdict.ensembles}
+def readable(copies: Copies, stores: Sequence[ReplicaStore]) -> pa.Table:
+    """Return the readable copies as rows of `READ_COPIES`, numbered as they are in the array."""
+    (numbers,) = np.nonzero(copies["good"])
+    good = copies[numbers]
+    names = [store.name for store in stores]
+    columns = {name: good[name] for name in ("ledger", "entry", "digest", "size")}
+    store = tables.dictionary_column(names, good["store"])
+    return READ_COPIES.joined([READ_COPIES.batch({**columns, "number": numbers, "store": store})])
+
+
+def differences(
+    copies: Copies, steps: Mapping[int, int], reader: CopyReader, stores: Sequence[ReplicaStore]
+) -> Iterator[Finding]:
+    """Yield findings of these copies, which differ from another one in their digest or their size. The copies
+    of an entry follow one another, in the order of the stores.
+    """
+    rows = map(EntryCopy._make, copies[list(EntryCopy._fields)].tolist())
+    found = [
+        _difference(list(some), reader, stores)
+        for _, some in groupby(rows, lambda copy: (copy.ledger, copy.entry))
+    ]
     found.sort(key=lambda one: (one.ledger, one.entry % steps[one.ledger], one.entry))
     start = 0
     for at in range(1, len(found) + 1):
         if at == len(found) or not _goes_on(found[at - 1], found[at], steps[found[at].ledger]):
-            yield _finding(found[start:at], verdict.held, steps[found[start].ledger])
+            yield _finding(found[start:at], stores, steps[found[start].ledger])
             start = at
 
 
-def _due(verdict: ReplicaVerdict, copies: Copies) -> Copies:
-    """Return the copies on a store that should hold them, because clients do not read the others."""
-    spans = verdict.spans
-    numbers = spans.ledgers.numbers(copies["ledger"])
-    copies, numbers = copies[numbers >= 0], numbers[numbers >= 0]
-    span = spans.of_entries(numbers, copies["entry"])
-    due: Copies = copies[spans.columns(span, copies["entry"] % spans.step[span], copies["store"]) >= 0]
-    return due
-
-
-def _unequal(copies: Copies) -> Iterator[list[EntryCopy]]:
-    """Yield the copies of each entry that do not all have the same digest, in the order of the stores."""
-    copies = copies[np.lexsort((copies["store"], copies["entry"], copies["ledger"]))]
-    differs = (copies["digest"][1:] != copies["digest"][:-1]) | (copies["size"][1:] != copies["size"][:-1])
-    same = (copies["ledger"][1:] == copies["ledger"][:-1]) & (copies["entry"][1:] == copies["entry"][:-1])
-    at = np.flatnonzero(differs & same)
-    wanted = np.unique(copies[["ledger", "entry"]][at])
-    some = copies[np.isin(copies[["ledger", "entry"]], wanted)] if len(wanted) else copies[:0]
-    rows = some[list(EntryCopy._fields)].tolist()
-    for _, group in groupby((EntryCopy(*row) for row in rows), lambda copy: (copy.ledger, copy.entry)):
-        yield list(group)
-
-
-def _difference(copies: list[EntryCopy], reader: CopyReader, held: Sequence[HeldEntries]) -> _CopyDifference:
+def _difference(
+    copies: list[EntryCopy], reader: CopyReader, stores: Sequence[ReplicaStore]
+) -> _CopyDifference:
     kinds: dict[bytes, list[str]] = {}
     for copy in copies:
-        kinds.setdefault(reader.substance(copy), []).append(held[copy.store].name)
+        kinds.setdefault(reader.substance(copy), []).append(stores[copy.store].name)
     severity = Severity.ERROR if len(kinds) > 1 else Severity.INFORMATION
     words = " against ".join(", ".join(names) for names in kinds.values())
     if len(kinds) == 1:
@@ -193,17 +199,17 @@ def _goes_on(before: _CopyDifference, after: _CopyDifference, step: int) -> bool
     )
 
 
-def _finding(alike: Sequence[_CopyDifference], held: Sequence[HeldEntries], step: int) -> Finding:
+def _finding(alike: Sequence[_CopyDifference], stores: Sequence[ReplicaStore], step: int) -> Finding:
     first = alike[0]
     places = (
-        f"{held[one.store].name} {one.name}@{one.offset} (last add confirmed {one.confirmed})"
+        f"{stores[one.store].name} {one.name}@{one.offset} (last add confirmed {one.confirmed})"
         for one in first.copies
     )
     spacing = [f"one entry in {step}"] if step > 1 and len(alike) > 1 else []
     leading = first.copies[0]
     return KINDS["RPL-002"].at(
         severity=first.severity,
-        store=held[leading.store].store,
+        store=stores[leading.store].path,
         file=leading.name,
         offset=leading.offset,
         ledger_id=first.ledger,

@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from recovery.audit.engines.sql import DuckSql
 from recovery.audit.engines.task import ReadThrottle, TaskResult
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class Serial:
         throttle = ReadThrottle(watch, self.rate_max)
         for number, task in enumerate(tasks):
             yield TaskResult(number, task.run(throttle))
+
+    def sql(self, rows: int) -> DuckSql:  # noqa: ARG002 - what does not fit into memory goes to the disk
+        return DuckSql(threads=1)
 
 
 class _PoolWorker:
@@ -84,6 +88,9 @@ class Pool:
         finally:
             # A caller that stops early waits only for the tasks that are running.
             pool.shutdown(wait=True, cancel_futures=True)
+
+    def sql(self, rows: int) -> DuckSql:  # noqa: ARG002 - what does not fit into memory goes to the disk
+        return DuckSql(threads=self.jobs)
 
 
 class _PoolMeter:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from recovery.audit.engines.sql import SqlEngine
 
 Part_co = TypeVar("Part_co", covariant=True)
 Answer = TypeVar("Answer")
@@ -84,6 +87,9 @@ class TaskEngine(Protocol):
         """Yield the results in any order. `watch` is called with bytes read. The first error of a task is
         raised.
         """
+
+    def sql(self, rows: int) -> AbstractContextManager[SqlEngine]:
+        """Return an engine for queries over tables of so many rows. It is usable until the context ends."""
 
 
 @dataclass(frozen=True, slots=True)

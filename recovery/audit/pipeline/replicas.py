@@ -2,7 +2,7 @@
 
 compared     by runs: which copies are missing, which may differ; nothing is read again
 read         ledgers that runs do not decide: their entries are read again, on each of their stores
-judged       with these entries in place of the runs
+compared     again, with these entries in place of the runs
 
 For an open ledger it matters how much is confirmed. Stores are scanned one after the other, and a live store
 continues in the meantime: only entries confirmed before the first live store was scanned have to be on all of
@@ -12,21 +12,27 @@ them. What stores that are not live say is older still.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recovery.audit.checks import ledger_rules, replica_entries
-from recovery.audit.checks.replica_entries import COPY, by_index, by_order, differing, runs_of
-from recovery.audit.checks.replica_fingerprints import ledgers_to_compare
-from recovery.audit.checks.replica_rules import HeldEntries, judge_copies
+from recovery.audit.checks import replica_entries
+from recovery.audit.checks.replica_copies import ReplicaChecks, StoreRuns
+from recovery.audit.checks.replica_entries import (
+    COPY,
+    ReplicaStore,
+    by_index,
+    by_order,
+    differences,
+    readable,
+    runs_of,
+)
 from recovery.audit.engines.task import TolerantTask, UnreadFile
 from recovery.audit.findings.finding import order
+from recovery.audit.model import tables
 from recovery.audit.model.audit_report import ReplicaReport
 from recovery.audit.model.ensemble import LedgerProgress
 from recovery.audit.model.entry_columns import no_entries, no_rows
-from recovery.audit.model.runs import no_runs
 from recovery.audit.model.store_facts import IndexFacts
 from recovery.audit.pipeline.replica_reads import CopyFiles, ScannedStore, read_tasks
 from recovery.audit.scan.index_entries import ReadIndexRows
@@ -36,80 +42,89 @@ from storage.entry import format as entry_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from recovery.audit.checks.replica_entries import Copies
+    from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.engines.task import AuditTask
+    from recovery.audit.findings.finding import Finding
     from recovery.audit.model.ensemble import LedgerEnsembles
-    from recovery.audit.model.runs import Numbers
     from recovery.audit.pipeline.ensemble_file import Replicas
 
+    OpenSql = Callable[[int], AbstractContextManager[SqlEngine]]
     Run = Callable[[str, Sequence[AuditTask[Any]]], Iterator[tuple[int, Any]]]
 
 
-def compare(replicas: Replicas, stores: Sequence[ScannedStore], run: Run) -> ReplicaReport:
+def compare(replicas: Replicas, stores: Sequence[ScannedStore], run: Run, sql: OpenSql) -> ReplicaReport:
     """Compare `stores`, in the order in which they were scanned. `run` executes tasks as a named stage."""
     missing = replicas.stores.keys() - {store.name for store in stores}
     if missing:
         raise ValueError(f"not scanned: {', '.join(sorted(missing))}")
-    return _ReplicaComparison(replicas, stores, run).report()
+    held = [store_runs(store) for store in stores]
+    with sql(sum(one.runs.num_rows for one in held)) as engine:
+        checks = ReplicaChecks(engine, replicas.ledgers, held)
+        return _ReplicaComparison(replicas, stores, run, checks).report()
 
 
-def held_entries(store: ScannedStore) -> HeldEntries:
-    """Return the runs that a store holds and serves."""
+def store_runs(store: ScannedStore) -> StoreRuns:
+    """Return the runs of a store that count when it is compared."""
     facts = store.facts
-    served = np.concatenate([no_runs(), *ledger_rules.served_runs(facts)])
-    if not isinstance(facts.index, IndexFacts):
-        # Without an index nothing but the files says what is served.
-        return HeldEntries(name=store.name, store=facts.store, runs=served, file_runs=served)
-    logs = [log.runs for log in facts.logs if not log.is_leftover]
-    file_runs = np.concatenate([no_runs(), *logs, *(part.after_mark for part in facts.journals)])
-    return HeldEntries(name=store.name, store=facts.store, runs=served, file_runs=file_runs)
+    batches = [tables.runs_batch(store.name, "log", log.runs) for log in facts.logs if not log.is_leftover]
+    batches += [tables.runs_batch(store.name, "journal", part.after_mark) for part in facts.journals]
+    is_indexed = isinstance(facts.index, IndexFacts)
+    if isinstance(facts.index, IndexFacts):
+        batches.append(tables.runs_batch(store.name, "index", facts.index.runs))
+    return StoreRuns(
+        name=store.name, path=facts.store, runs=tables.RUNS.joined(batches), is_indexed=is_indexed
+    )
 
 
 class _ReplicaComparison:
     """One comparison."""
 
-    def __init__(self, replicas: Replicas, stores: Sequence[ScannedStore], run: Run) -> None:
+    def __init__(
+        self, replicas: Replicas, stores: Sequence[ScannedStore], run: Run, checks: ReplicaChecks
+    ) -> None:
         self._replicas = replicas
         self._ensembles: Sequence[LedgerEnsembles] = replicas.ledgers
         self._steps = {one.ledger_id: one.step for one in replicas.ledgers}
         self._stores = stores
         self._run = run
-        self._held = [held_entries(store) for store in stores]
+        self._checks = checks
         self._not_covered = [*replicas.notes, *self._unnamed()]
 
     def report(self) -> ReplicaReport:
-        to_read = self._ledgers_to_read()
+        checks = self._checks
+        # The severity of a hole at the end of an open ledger depends on what its entries say is confirmed.
+        to_read = checks.suspect_ledgers() | checks.unsettled_ledgers()
         copies = self._read_copies(to_read)
-        ledgers = np.array(sorted(to_read), dtype=np.int64)
-        exact = [self._exact(number, some, ledgers) for number, some in enumerate(copies)]
-        verdict = judge_copies(self._ensembles, exact, self._progress(copies))
-        everything = np.concatenate([np.empty(0, dtype=COPY), *copies])
-        findings = [*verdict.findings(), *differing(verdict, everything, CopyFiles(self._stores))]
+        if to_read:
+            names = [store.name for store in self._stores]
+            exact = [runs_of(some, self._steps) for some in copies]
+            checks.take_entries(to_read, dict(zip(names, exact, strict=True)))
+        checks.take_progress(self._progress(copies))
+        findings = [*checks.findings(), *self._differences(copies)]
         return ReplicaReport(
             findings=tuple(sorted(findings, key=order)),
-            ledgers=verdict.coverage(),
-            stores=verdict.stores(),
+            ledgers=checks.coverage(),
+            stores=checks.stores(),
             paths=self._replicas.stores,
             compared_by_entry=tuple(sorted(to_read)),
             not_covered=tuple(self._not_covered),
         )
 
+    def _differences(self, copies: Sequence[Copies]) -> Iterator[Finding]:
+        everything = np.concatenate([np.empty(0, dtype=COPY), *copies])
+        stores = [ReplicaStore(store.name, store.facts.store) for store in self._stores]
+        differing = everything[self._checks.differing_copies(readable(everything, stores))]
+        yield from differences(differing, self._steps, CopyFiles(self._stores), stores)
+
     def _unnamed(self) -> Iterator[str]:
         """Yield notes on ledgers that are in the stores but in no ensemble."""
-        for one in self._held:
-            named = [*self._steps, *self._replicas.left_out]
-            others = np.setdiff1d(one.runs["ledger"], named)
-            if len(others):
-                yield f"{one.name}: {len(others)} ledgers that no ensemble names"
+        for store, count in self._checks.unnamed_ledgers(self._replicas.left_out):
+            yield f"{store}: {count} ledgers that no ensemble names"
 
     # ── what runs do not decide ──────────────────────────────────────────────────────────────────────────
-
-    def _ledgers_to_read(self) -> frozenset[int]:
-        found = frozenset(ledgers_to_compare(self._ensembles, self._held))
-        # The severity of a hole at the end of an open ledger depends on what its entries say is confirmed.
-        open_ones = [one for one in self._ensembles if one.last_entry is None]
-        return found | set(judge_copies(open_ones, self._held, {}).unsettled())
 
     def _read_copies(self, to_read: frozenset[int]) -> list[Copies]:
         """Return what each store serves of these ledgers, entry by entry."""
@@ -135,12 +150,6 @@ class _ReplicaComparison:
             rows = np.concatenate([no_rows(), *found.get((number, ReadIndexRows), ())])
             return by_index(logs, journaled, rows, number)
         return by_order(logs, journaled, [log.log_id for log in facts.logs], number)
-
-    def _exact(self, number: int, copies: Copies, ledgers: Numbers) -> HeldEntries:
-        """Return the runs of a store, with exact runs for the ledgers that were read."""
-        one = self._held[number]
-        rest = one.runs[~np.isin(one.runs["ledger"], ledgers)]
-        return replace(one, runs=np.concatenate([rest, runs_of(copies, self._steps)]))
 
     # ── how far open ledgers are confirmed ───────────────────────────────────────────────────────────────
 

@@ -213,7 +213,7 @@ class ScanJob:
             for inventory, found in zip(self._inventories, facts, strict=True)
             if inventory.store in by_path
         ]
-        return compare(replicas, scanned_stores, self._run)
+        return compare(replicas, scanned_stores, self._run, self._engine.sql)
 
 
 def _paths(request: AuditRequest) -> list[str]:

@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
+from recovery.audit.engines.sql import DuckSql
 from recovery.audit.engines.task import ReadThrottle, TaskResult, needs_this_machine
 from recovery.audit.spark.shipping import is_here, ship
+from recovery.audit.spark.sql import SparkSql
 from storage.runtime.worker import begin_thread
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ _Numbered = tuple[int, "AuditTask[Any]"]
 _BATCH_SIZE = 64 << 20
 """The number of bytes for which a batch of its own pays off: each batch costs some ten milliseconds."""
 _BATCHES_FOR_EACH = 32
+
+SQL_ROWS_MIN = 5_000_000
+"""The number of rows from which on Spark executes the queries of the checks."""
 
 
 class SparkFailed(Exception):
@@ -104,6 +109,16 @@ class SparkEngine:
             yield from _results(outcomes_arrived, len(sent), watch)
         finally:
             job.end()
+
+    def sql(self, rows: int) -> DuckSql | SparkSql:
+        """Return Spark SQL for large tables. The same queries over small ones end before Spark has planned
+        them.
+        """
+        if rows < SQL_ROWS_MIN:
+            return DuckSql()
+        from pyspark.sql import SparkSession
+
+        return SparkSql(SparkSession(self._context))
 
     def _parted(self, tasks: Sequence[AuditTask[Answer]]) -> tuple[list[_Numbered], list[_Numbered]]:
         """Return the tasks for the workers, and those for this process."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recovery.audit.spark.tables import PAYLOAD, Table, dictionary_column
+from recovery.audit.model.tables import Table, dictionary_column
+from recovery.audit.spark.tables import PAYLOAD
 from storage.entry.format import HEAD
 from storage.entry.position import LENGTH_WORD_SIZE
 from storage.entry.read_result import Damaged, EndOfData, Torn

@@ -14,7 +14,7 @@ from recovery.directory.local_paths import local_paths
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from recovery.audit.spark.tables import Table
+    from recovery.audit.model.tables import Table
 
 _YES_OR_NO = {"true": True, "false": False}
 

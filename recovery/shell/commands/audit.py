@@ -151,7 +151,7 @@ def command(
     recovery. Each STORE then belongs to the bookie that its cookie names. --timeout and the options for TLS
     are for the connection to the metadata.
 
-    Needs numpy and pyarrow, and for Spark pyspark: pip install 'ledgerstore[audit]'.
+    Needs numpy, pyarrow and duckdb, and for Spark pyspark: pip install 'ledgerstore[audit]'.
 
     \b
     Examples:
@@ -161,7 +161,7 @@ def command(
       ledgerstore audit /data/bookie-* --replicas zk://localhost:2181/ledgers
       ledgerstore audit --self-test
     """
-    check_installed("audit", "audit", "numpy", "pyarrow")
+    check_installed("audit", "audit", "duckdb", "numpy", "pyarrow")
     engine_options = EngineOptions(engine, jobs, master, rate and rate * _MB)
     if self_test:
         ctx.exit(_run_self_test(stores, engine_options, passwords, Form.JSON if is_json else Form.TABLE))

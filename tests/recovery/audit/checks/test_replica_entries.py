@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +10,15 @@ import pytest
 from replicated_ledgers import STORES, sound
 
 from recovery.audit.checks import replica_entries
-from recovery.audit.checks.replica_entries import COPY, by_index, by_order, differing, runs_of
-from recovery.audit.checks.replica_rules import judge_copies
+from recovery.audit.checks.replica_entries import (
+    COPY,
+    ReplicaStore,
+    by_index,
+    by_order,
+    differences,
+    readable,
+    runs_of,
+)
 from recovery.audit.findings.finding import Severity
 from recovery.audit.model.ensemble import LedgerEnsembles, Segment
 from recovery.audit.model.entry_columns import ENTRY, ROW, no_entries
@@ -120,20 +126,21 @@ def copies(one: LedgerEnsembles, other: dict[tuple[int, int], int]) -> Copies:
     return np.array(made, dtype=COPY)
 
 
-def differences(one: LedgerEnsembles, some: Copies, reader: Substances) -> list[Finding]:
-    verdict = judge_copies([one], sound([one]).held(Random(0)), {})
-    return list(differing(verdict, some, reader))
+def found_differences(one: LedgerEnsembles, some: Copies, reader: Substances) -> list[Finding]:
+    stores = [ReplicaStore(name, f"/{name}") for name in STORES]
+    differing = some[sound([one]).checks().differing_copies(readable(some, stores))]
+    return list(differences(differing, {one.ledger_id: one.step}, reader, stores))
 
 
 def test_equal_digests_are_not_read() -> None:
     reader = Substances({})
-    assert differences(STRIPED, copies(STRIPED, {}), reader) == []
+    assert found_differences(STRIPED, copies(STRIPED, {}), reader) == []
     assert reader.reads == 0
 
 
 def test_a_copy_with_another_payload_is_an_error_at_its_place() -> None:
     reader = Substances({(1, 4): b"other"})
-    (finding,) = differences(STRIPED, copies(STRIPED, {(1, 4): 5}), reader)
+    (finding,) = found_differences(STRIPED, copies(STRIPED, {(1, 4): 5}), reader)
     assert (finding.kind, finding.severity, finding.store) == ("RPL-002", Severity.ERROR, "/bk2")
     assert (finding.ledger_id, finding.first_entry, finding.last_entry, finding.count) == (7, 4, 4, 1)
     assert (finding.file, finding.offset) == ("0.log", 400)
@@ -145,20 +152,20 @@ def test_a_copy_with_another_payload_is_an_error_at_its_place() -> None:
 def test_a_copy_that_a_recovery_added_again_is_information() -> None:
     some = copies(STRIPED, {(1, 4): 5})
     some["confirmed"][(some["store"] == 1) & (some["entry"] == 4)] = 2
-    (finding,) = differences(STRIPED, some, Substances({}))
+    (finding,) = found_differences(STRIPED, some, Substances({}))
     assert (finding.severity, finding.first_entry) == (Severity.INFORMATION, 4)
     assert "a different last add confirmed from a recovery" in finding.detail
 
 
 def test_entries_that_differ_in_the_same_way_are_one_finding() -> None:
     other = {(1, entry): 5 for entry in (1, 4, 7, 13)}
-    found = differences(STRIPED, copies(STRIPED, other), Substances(dict.fromkeys(other, b"other")))
+    found = found_differences(STRIPED, copies(STRIPED, other), Substances(dict.fromkeys(other, b"other")))
     assert [(one.first_entry, one.last_entry, one.count) for one in found] == [(1, 7, 3), (13, 13, 1)]
     assert "; one entry in 3; " in found[0].detail
 
 
 def test_a_finding_about_three_copies_says_which_are_equal() -> None:
-    found = differences(EVERYWHERE, copies(EVERYWHERE, {(1, 4): 5}), Substances({(1, 4): b"other"}))
+    found = found_differences(EVERYWHERE, copies(EVERYWHERE, {(1, 4): 5}), Substances({(1, 4): b"other"}))
     assert found[0].detail.startswith("bk1, bk3 against bk2; entry 4: ")
 
 
@@ -173,4 +180,4 @@ def test_copies_outside_the_write_set_are_not_compared(spoil: str) -> None:
             some["store"][at] = 0
         case "unknown":
             some["ledger"] = 8
-    assert differences(STRIPED, some, Substances({(1, 4): b"other", (0, 4): b"other"})) == []
+    assert found_differences(STRIPED, some, Substances({(1, 4): b"other", (0, 4): b"other"})) == []

@@ -13,21 +13,22 @@ from replicated_ledgers import (
     STORES,
     SimulatedCluster,
     StoreCopies,
+    checks_of,
     digest,
     random_world,
     segment_of,
     sound,
+    together,
 )
 from sampling import many
 
-from recovery.audit.checks.replica_rules import HeldEntries, judge_copies
 from recovery.audit.findings.finding import Severity
 from recovery.audit.model.ensemble import LedgerEnsembles, LedgerProgress, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from recovery.audit.checks.replica_rules import ReplicaVerdict
+    from recovery.audit.checks.replica_copies import ReplicaChecks
     from recovery.audit.findings.finding import Finding
 
 ERROR, WARNING, INFORMATION = Severity.ERROR, Severity.WARNING, Severity.INFORMATION
@@ -162,8 +163,8 @@ def spelled_out(findings: list[Finding], ensembles: list[LedgerEnsembles]) -> li
     ]
 
 
-def judged(world: SimulatedCluster, seed: int = 0) -> ReplicaVerdict:
-    return judge_copies(world.ensembles, world.held(Random(seed)), world.progress)
+def judged(world: SimulatedCluster, seed: int = 0) -> ReplicaChecks:
+    return world.checks(seed)
 
 
 PARTS = [pytest.param(part, marks=[pytest.mark.slow] if part > 1 else []) for part in range(20)]
@@ -172,27 +173,31 @@ PARTS = [pytest.param(part, marks=[pytest.mark.slow] if part > 1 else []) for pa
 @pytest.mark.sampled
 @pytest.mark.parametrize("part", PARTS)
 def test_findings_of_runs_are_those_of_single_entries(part: int) -> None:
-    for seed in range(part * 200, part * 200 + many(200, 100)):
-        random = Random(seed)
-        world = random_world(random)
-        verdict, oracle = judged(world, seed), Oracle(world)
-        findings = list(verdict.findings())
-        missing_copies = [one for one in findings if one.kind == "RPL-001"]
-        spares = [one for one in findings if one.kind == "RPL-003"]
-        assert sorted(map(content_of, missing_copies)) == sorted(oracle.content_of()), seed
-        unrequired_copies = spelled_out(spares, world.ensembles)
-        assert len(unrequired_copies) == len(set(unrequired_copies)) == sum(one.count for one in spares), seed
-        assert set(unrequired_copies) == oracle.unrequired_copies(), seed
-        covered = {one.ledger_id: one.copies for one in verdict.coverage()}
-        assert covered == {one.ledger_id: oracle.copies(one) for one in world.ensembles}, seed
+    seeds = range(part * 200, part * 200 + many(200, 40))
+    worlds = [random_world(Random(seed)).moved(100 * seed) for seed in seeds]
+    world = together(worlds)
+    checks, oracles = world.checks(part), [Oracle(one) for one in worlds]
+    findings = list(checks.findings())
+    missing_copies = [one for one in findings if one.kind == "RPL-001"]
+    spares = [one for one in findings if one.kind == "RPL-003"]
+    expected = sorted(said for oracle in oracles for said in oracle.content_of())
+    assert sorted(map(content_of, missing_copies)) == expected
+    unrequired_copies = spelled_out(spares, world.ensembles)
+    assert len(unrequired_copies) == len(set(unrequired_copies)) == sum(one.count for one in spares)
+    assert set(unrequired_copies) == {copy for oracle in oracles for copy in oracle.unrequired_copies()}
+    covered = {one.ledger_id: one.copies for one in checks.coverage()}
+    assert covered == {
+        one.ledger_id: oracle.copies(one) for oracle in oracles for one in oracle.world.ensembles
+    }
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_how_the_entries_are_cut_into_runs_does_not_matter(seed: int) -> None:
-    world = random_world(Random(seed))
-    first, second = judged(world, 1), judged(world, 2)
-    assert sorted(map(content_of, first.findings())) == sorted(map(content_of, second.findings()))
-    assert first.stores() == second.stores()
+def test_how_the_entries_are_cut_into_runs_does_not_matter() -> None:
+    world = together(random_world(Random(seed)).moved(100 * seed) for seed in range(25))
+    results = []
+    for cutting in (1, 2):
+        checks = judged(world, cutting)
+        results.append((sorted(map(content_of, checks.findings())), checks.stores()))
+    assert results[0] == results[1]
 
 
 # ── planted ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -213,7 +218,7 @@ def test_there_are_no_findings_if_every_copy_is_where_it_should_be() -> None:
     assert list(judged(world).findings()) == []
     assert [one.copies for one in judged(world).coverage()] == [(0, 0, 21), (0, 0, 0, 21), (0, 0, 0, 15)]
     assert judged(world).stores()["bk1"] == (14 + 21 + 15, 14 + 21 + 15, 0)
-    assert judged(world).unsettled() == ()
+    assert judged(world).unsettled_ledgers() == set()
 
 
 def test_a_lost_entry_is_reported_for_the_store_that_lost_it() -> None:
@@ -293,9 +298,9 @@ def test_the_severity_in_an_open_ledger_depends_on_what_was_promised(
 def test_open_ledgers_whose_tail_has_holes_are_named() -> None:
     world = sound([OPEN], 12)
     del world.shelves["bk1"].entries[9, 8]
-    assert judged(world).unsettled() == (9,)
+    assert judged(world).unsettled_ledgers() == {9}
     world.progress[9] = LedgerProgress(11, 11)
-    assert judged(world).unsettled() == ()
+    assert judged(world).unsettled_ledgers() == set()
 
 
 def test_before_the_last_segment_an_open_ledger_is_confirmed() -> None:
@@ -329,16 +334,7 @@ def test_the_largest_possible_ids_are_counted() -> None:
     ]
 
 
-def test_a_step_that_does_not_fit_is_refused() -> None:
-    world = sound([STRIPED])
-    held = world.held(Random(0))
-    runs = held[0].runs.copy()
-    runs["step"], runs["count"] = 2, 2
-    wrong = HeldEntries(name="bk1", store="", runs=runs, file_runs=runs)
-    with pytest.raises(ValueError, match="does not fit"):
-        judge_copies(world.ensembles, [wrong, *held[1:]], {})
-
-
 def test_no_ledgers_and_no_stores_have_no_findings() -> None:
-    assert list(judge_copies([], [], {}).findings()) == []
-    assert judge_copies([], [], {}).coverage() == ()
+    checks = checks_of([], [])
+    assert list(checks.findings()) == []
+    assert checks.coverage() == ()

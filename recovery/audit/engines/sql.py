@@ -1,0 +1,59 @@
+"""The engines that execute SQL: what the checks need of them, and the one that is embedded in this process.
+
+The text of a check is the same for all engines. Where DuckDB and Spark SQL have no common word, an engine
+provides it: `div(a, b)` is the integer division.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class SqlEngine(Protocol):
+    """Holds tables by name and executes queries over them."""
+
+    def put(self, name: str, table: pa.Table) -> None:
+        """Make the table known by this name. It replaces an earlier one."""
+
+    def define(self, name: str, query: str) -> None:
+        """Make the result of the query known by this name. It replaces an earlier one."""
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the result of a query. It has to be small, because it comes to this process."""
+
+
+class DuckSql:
+    """Executes queries with DuckDB in this process. What does not fit into `memory_max` goes to temporary
+    files.
+    """
+
+    def __init__(self, threads: int | None = None, memory_max: str | None = None) -> None:
+        import duckdb
+
+        settings = {"threads": threads, "memory_limit": memory_max}
+        chosen: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+        # Extensions would be fetched from the network.
+        self._connection = duckdb.connect(
+            config={**chosen, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+        )
+        self._connection.execute("CREATE MACRO div(a, b) AS a // b")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def put(self, name: str, table: pa.Table) -> None:
+        self._connection.register(f"{name}_arrow", table)
+        self.define(name, f"SELECT * FROM {name}_arrow")  # noqa: S608 - the names are our own
+        self._connection.unregister(f"{name}_arrow")
+
+    def define(self, name: str, query: str) -> None:
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(query).fetchall()
