@@ -5,12 +5,13 @@ two processes and by one, each time from the beginning: mark, ledger metadata, a
 every row of the index, the rules. It also prints the time for each kind of file, and the peak memory of a
 process.
 
-    python bench/audit_whole.py [--entries N] [--rounds N]
+    python bench/audit_whole.py [--entries N] [--rounds N] [--striped]
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import re
 import statistics
 import subprocess
@@ -28,7 +29,8 @@ from recovery.audit.engines.sql import DuckSql
 from recovery.audit.engines.task import ReadThrottle, TaskResult
 from recovery.audit.pipeline.request import AuditRequest
 from recovery.audit.pipeline.run_audit import run_audit
-from storage import StoreConfig
+from recovery.opening.open_async_store import open_async_store
+from storage import Entry, StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +47,17 @@ def make(path: Path, entries: int) -> None:
     with open_store(path, StoreConfig(checkpoint_interval_s=None)) as store:
         for number in range(entries // BATCH):
             store.ledger(number % LEDGERS).append_many(payloads)
+
+
+async def make_striped(path: Path, entries: int) -> None:
+    """Fill a store with two of every three entries of each ledger, as a bookie of an ensemble of three."""
+    payload = bytes(SIZE)
+    async with open_async_store(path, StoreConfig(checkpoint_interval_s=None)) as store:
+        last = 3 * entries // (2 * LEDGERS)
+        for begin in range(0, last, BATCH // LEDGERS):
+            ids = [one for one in range(begin, min(last, begin + BATCH // LEDGERS)) if one % 3]
+            made = (Entry(ledger, one, one - 1, one, payload) for ledger in range(LEDGERS) for one in ids)
+            await asyncio.gather(*map(store.add, made))
 
 
 def audit(path: Path, engine: TaskEngine, jobs: int) -> tuple[AuditReport, float]:
@@ -117,6 +130,7 @@ def main() -> None:
     arguments.add_argument(
         "--directory", type=Path, help="directory for the store, which is removed at the end"
     )
+    arguments.add_argument("--striped", action="store_true", help="two of every three entries of each ledger")
     arguments.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = arguments.parse_args()
     if options.one is not None:
@@ -124,7 +138,10 @@ def main() -> None:
         print(peak_memory())
         return
     with tempfile.TemporaryDirectory(prefix="audit-whole-", dir=options.directory) as place:
-        make(Path(place) / "store", options.entries)
+        if options.striped:
+            asyncio.run(make_striped(Path(place) / "store", options.entries))
+        else:
+            make(Path(place) / "store", options.entries)
         measure(Path(place) / "store", options.rounds)
 
 

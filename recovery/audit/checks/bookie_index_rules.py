@@ -13,7 +13,7 @@ import numpy as np
 
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.findings.finding import Severity
-from recovery.audit.model.intervals import NOTHING, Cover, covers
+from recovery.audit.model.intervals import missing
 from recovery.audit.model.store_facts import BookieIndexFacts, UnreadBookieIndex
 from storage.disk import filenames
 from storage.entry.read_result import Damaged
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.intervals import IdRange
     from recovery.audit.model.runs import Runs
     from recovery.audit.model.store_facts import LogFacts, StoreFacts
 
@@ -53,11 +54,8 @@ def _missing_log(log_id: int, rows: Runs, index: BookieIndexFacts) -> Iterator[F
     name = filenames.entry_log(log_id)
     words = f"missing; the bookie's index has {entries:,} entries of {ledgers:,} ledgers in it"
     yield KINDS["ELG-005"].at(severity=severity, file=name, detail=words)
-    for cover in _ids(rows):
-        for first, last in zip(cover.firsts, cover.lasts, strict=True):
-            yield _lost(
-                log_id, cover.ledger_id, int(first), int(last), rows, "there is no such log", severity
-            )
+    for lost in missing(rows, []):
+        yield _lost(log_id, lost, "there is no such log", severity)
 
 
 def _check_log(log: LogFacts, rows: Runs) -> Iterator[Finding]:
@@ -68,9 +66,9 @@ def _check_log(log: LogFacts, rows: Runs) -> Iterator[Finding]:
         same_count = int(some["count"].sum()) == int(there["count"].sum())
         if same_count and _places(some) == _places(there):
             continue
-        lost = list(_missing(some, there))
-        for first, last in lost:
-            yield _not_found(log, ledger_id, first, last, some)
+        lost = missing(some, [there])
+        for ids in lost:
+            yield _not_found(log, ids)
         if same_count and not lost:
             detail = f"{filenames.entry_log(log.log_id)}: its entries are there, at other places"
             yield KINDS["IDX-002"].at(
@@ -83,74 +81,30 @@ def _check_log(log: LogFacts, rows: Runs) -> Iterator[Finding]:
             )
 
 
-def _not_found(log: LogFacts, ledger_id: int, first: int, last: int, rows: Runs) -> Finding:
+def _not_found(log: LogFacts, lost: IdRange) -> Finding:
     if log.flaws or isinstance(log.stop, Damaged):
         return KINDS["ELG-007"].at(
             file=filenames.entry_log(log.log_id),
-            ledger_id=ledger_id,
-            first_entry=first,
-            last_entry=last,
-            count=_count(rows, first, last),
+            ledger_id=lost.ledger_id,
+            first_entry=lost.first,
+            last_entry=lost.last,
+            count=lost.entries,
             detail="the bookie's index has them in this log",
         )
-    return _lost(log.log_id, ledger_id, first, last, rows, "the log does not have it", Severity.ERROR)
+    return _lost(log.log_id, lost, "the log does not have it", Severity.ERROR)
 
 
-def _lost(
-    log_id: int, ledger_id: int, first: int, last: int, rows: Runs, why: str, severity: Severity
-) -> Finding:
+def _lost(log_id: int, lost: IdRange, why: str, severity: Severity) -> Finding:
     return KINDS["IDX-001"].at(
         severity=severity,
         file=filenames.BOOKIE_LOCATIONS,
-        ledger_id=ledger_id,
-        first_entry=first,
-        last_entry=last,
-        count=_count(rows[rows["ledger"] == ledger_id], first, last),
+        ledger_id=lost.ledger_id,
+        first_entry=lost.first,
+        last_entry=lost.last,
+        count=lost.entries,
         detail=f"{filenames.entry_log(log_id)}: {why}",
     )
 
 
-def _count(rows: Runs, first: int, last: int) -> int:
-    """Return how many entries the rows of one ledger have in a span of ids."""
-    step = rows["step"]
-    begin = np.maximum(rows["first"], first + (rows["first"] - first) % step)
-    end = np.minimum(rows["last"], last)
-    return int(np.maximum((end - begin) // step + 1, 0).sum())
-
-
 def _places(runs: Runs) -> int:
     return int(np.bitwise_xor.reduce(runs["places"])) if len(runs) else 0
-
-
-def _missing(rows: Runs, there: Runs) -> Iterator[tuple[int, int]]:
-    """Yield the ids of one ledger that the index has and the log does not.
-
-    The ids of a striped ledger are divided by its step, for each remainder by itself.
-    """
-    for step in np.unique(rows["step"]).tolist():
-        found: list[tuple[int, int]] = []
-        for remainder in range(step):
-            mine, others = _turns(rows, step, remainder), _turns(there, step, remainder)
-            for wanted in covers([mine]):
-                have = next(covers([others]), Cover(wanted.ledger_id, NOTHING, NOTHING))
-                for first, last in zip(wanted.firsts.tolist(), wanted.lasts.tolist(), strict=True):
-                    found += [
-                        (one * step + remainder, other * step + remainder)
-                        for one, other in have.missing(first, last)
-                    ]
-        yield from sorted(found)
-
-
-def _turns(runs: Runs, step: int, remainder: int) -> Runs:
-    """Return the runs with this step and remainder as runs of consecutive numbers."""
-    some: Runs = runs[(runs["step"] == step) & (runs["first"] % step == remainder)].copy()
-    some["first"], some["last"] = some["first"] // step, some["last"] // step
-    some["step"] = 1
-    return some
-
-
-def _ids(rows: Runs) -> Iterator[Cover]:
-    """Yield for each ledger the spans of ids that its runs cover, whatever their steps are."""
-    spans = rows.copy()
-    spans["step"] = 1
-    return covers([spans])

@@ -9,7 +9,7 @@ import numpy as np
 
 from recovery.audit.checks.log_rules import sizes_by_ledger
 from recovery.audit.findings.catalogue import KINDS
-from recovery.audit.model.intervals import NOTHING, Cover, covers, overlaps, striped
+from recovery.audit.model.intervals import covers, missing, overlaps
 from recovery.audit.model.store_facts import DirectoryOwner, IndexFacts
 from storage.disk import filenames
 from storage.entry import format as entry_format
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.intervals import IdRange
     from recovery.audit.model.runs import Runs
     from recovery.audit.model.scan_results import JournalFact, JournalPart
     from recovery.audit.model.store_facts import LogFacts, StoreFacts
@@ -73,18 +74,19 @@ def _gaps(facts: StoreFacts) -> Iterator[Finding]:
 
 
 def _ledgers_with_gaps(runs: list[Runs]) -> Iterator[Finding]:
-    left_out = striped(runs)
     for cover in covers(runs):
-        gaps = list(cover.gaps())
-        if gaps and cover.ledger_id not in left_out:
-            missing = sum(last - first + 1 for first, last in gaps)
+        gaps = cover.gaps()
+        if gaps:
+            first, last = cover.ends
             words = "one gap" if len(gaps) == 1 else f"{len(gaps)} gaps"
+            step = gaps[0].step
+            spacing = f"; the store has a part of every {step} entries" if step > 1 else ""
             yield KINDS["LGR-001"].at(
                 ledger_id=cover.ledger_id,
-                first_entry=gaps[0][0],
-                last_entry=gaps[-1][1],
-                count=missing,
-                detail=f"{words} between entries {cover.firsts[0]} and {cover.lasts[-1]}",
+                first_entry=gaps[0].first,
+                last_entry=max(gap.last for gap in gaps),
+                count=sum(gap.entries for gap in gaps),
+                detail=f"{words} between entries {first} and {last}{spacing}",
             )
 
 
@@ -105,14 +107,7 @@ def _unverified(facts: StoreFacts) -> Iterator[Finding]:
 
 def _served_entries(facts: StoreFacts) -> Counter[int]:
     """Return the number of entries that the store serves of each ledger."""
-    runs = served_runs(facts)
-    entries = Counter(
-        {cover.ledger_id: int((cover.lasts - cover.firsts + 1).sum()) for cover in covers(runs)}
-    )
-    for some in runs:
-        for run in some[some["step"] > 1]:
-            entries[int(run["ledger"])] += int(run["count"])
-    return entries
+    return Counter({cover.ledger_id: cover.entries for cover in covers(served_runs(facts))})
 
 
 def _why(kind: DigestType | None) -> str:
@@ -132,28 +127,30 @@ def _only_in_a_journal(facts: StoreFacts) -> Iterator[Finding]:
     if not known_to_logs or not any(len(part.before_mark) for part in facts.journals):
         return
     living = {one for part in facts.journals for one in np.unique(part.after_mark["ledger"]).tolist()}
-    known = {cover.ledger_id: cover for cover in covers(served_runs(facts))}
-    deleted = {one for one, row in facts.rows.items() if row.tombstone is not None}
+    left_out = np.array([one for one, row in facts.rows.items() if row.tombstone is not None], dtype=np.int64)
+    begins = {row.ledger_id: row.first_entry_id for row in facts.rows.values()}
+    served = served_runs(facts)
     for part in facts.journals:
-        for run in part.before_mark:
-            ledger_id = int(run["ledger"])
-            if ledger_id in deleted or run["step"] != 1:
-                continue
-            # A bookie's index would know which ledgers were deleted. A ledger that still gets entries was
-            # not.
-            if is_bookie_s and ledger_id not in living:
-                continue
-            cover = known.get(ledger_id, Cover(ledger_id, NOTHING, NOTHING))
-            row = facts.rows.get(ledger_id)
-            begins = max(int(run["first"]), 0 if row is None else row.first_entry_id)
-            for first, last in cover.missing(begins, int(run["last"])):
+        some = part.before_mark[~np.isin(part.before_mark["ledger"], left_out)]
+        if is_bookie_s:
+            # A bookie's index would know which ledgers were deleted. One that still gets entries was not.
+            some = some[np.isin(some["ledger"], np.array(sorted(living), dtype=np.int64))]
+        for lost in missing(some, served):
+            found = _from(lost, begins.get(lost.ledger_id, 0))
+            if found.entries > 0:
                 yield KINDS["JRN-006"].at(
                     file=filenames.journal(part.journal_id),
-                    ledger_id=ledger_id,
-                    first_entry=first,
-                    last_entry=last,
-                    count=last - first + 1,
+                    ledger_id=found.ledger_id,
+                    first_entry=found.first,
+                    last_entry=found.last,
+                    count=found.entries,
                 )
+
+
+def _from(ids: IdRange, begin: int) -> IdRange:
+    """Return the ids from `begin` on."""
+    skipped = max(0, -(-(begin - ids.first) // ids.step))
+    return ids._replace(first=ids.first + skipped * ids.step)
 
 
 def _check_against_rows(facts: StoreFacts, part: JournalPart) -> Iterator[Finding]:
@@ -213,16 +210,16 @@ def _in_several_logs(facts: StoreFacts) -> Iterator[Finding]:
     """Yield one finding for each log and ledger. With an index this is not needed, because it
     names the copy.
     """
-    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for log_id, ledger_id, first, last in overlaps([log.runs for log in facts.logs]):
-        found.setdefault((log_id, ledger_id), []).append((first, last))
+    found: dict[tuple[int, int], list[IdRange]] = {}
+    for log_id, shared in overlaps([log.runs for log in facts.logs]):
+        found.setdefault((log_id, shared.ledger_id), []).append(shared)
     for (log_id, ledger_id), several in found.items():
         yield KINDS["LGR-008"].at(
             file=filenames.entry_log(log_id),
             ledger_id=ledger_id,
-            first_entry=several[0][0],
-            last_entry=max(last for _, last in several),
-            count=sum(last - first + 1 for first, last in several),
+            first_entry=min(one.first for one in several),
+            last_entry=max(one.last for one in several),
+            count=sum(one.entries for one in several),
         )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recovery.audit.findings.finding import Severity
-from recovery.audit.model.intervals import NOTHING, Cover, covers
+from recovery.audit.model.intervals import covers
 from recovery.audit.model.runs import no_runs
 from recovery.audit.model.store_facts import DirectoryOwner
 
@@ -192,8 +192,9 @@ class _Peer:
         some["first"] = -((remainder - some["first"]) // step)
         some["last"] = (some["last"] - remainder) // step
         some["step"] = 1
-        cover = next(covers([some[some["first"] <= some["last"]]]), Cover(ledger_id, NOTHING, NOTHING))
-        spans: Spans = list(zip(cover.firsts.tolist(), cover.lasts.tolist(), strict=True))
+        spans: Spans = []
+        for cover in covers([some[some["first"] <= some["last"]]]):
+            spans += zip(cover.intervals["first"].tolist(), cover.intervals["last"].tolist(), strict=True)
         for begin, end in self.damaged.get(ledger_id, ()):
             lost = -((remainder - begin) // step), (end - remainder) // step
             spans = [part for one in spans for part in _without(one, *lost)]

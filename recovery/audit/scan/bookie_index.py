@@ -12,6 +12,7 @@ from recovery.audit.model.runs import merged
 from recovery.audit.model.scan_results import BookieIndexPart
 from recovery.audit.scan.index import runs_of
 from recovery.audit.scan.index_rows import IndexRows
+from recovery.audit.scan.periods import LedgerSteps
 from recovery.bookkeeper import rocksdb_index
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ class ScanBookieIndex:
             living = np.array(sorted(rocksdb_index.ledger_ids(self.ledgers)), dtype=np.int64)
         runs: list[Runs] = []
         count = invalid = waiting = 0
+        steps = LedgerSteps(self.steps)
         for keys, values in rocksdb_index.location_rows(self.locations):
             throttle.without_reporting().read(len(keys) + len(values))
             rows, wrong = _rows(keys, values, living)
             invalid += wrong
             count += len(rows)
-            some = runs_of(rows, self.steps)
+            some = runs_of(rows, steps)
             runs.append(some)
             waiting += len(some)
             if waiting > _RUNS_AT_ONCE:

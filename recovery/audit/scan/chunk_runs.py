@@ -11,6 +11,7 @@ import numpy as np
 from recovery.audit.model import fingerprint
 from recovery.audit.model.runs import RUN, merged, no_runs, put_together
 from recovery.audit.scan.chunk_columns import CAPACITY
+from recovery.audit.scan.periods import LedgerSteps
 from storage.entry.position import LENGTH_WORD_SIZE
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ class RunMaker:
 
     def __init__(self, log_id: int, steps: Mapping[int, int]) -> None:
         self._log_id = log_id
-        self._ledgers = np.array(sorted(steps), dtype=np.int64)
-        self._steps = np.array([steps[ledger] for ledger in sorted(steps)], dtype=np.int64)
+        self._steps = LedgerSteps(steps)
         self._parts: list[Runs] = []
         self._rows = 0
         self._rows_max = _ROWS_MAX
@@ -45,10 +45,14 @@ class RunMaker:
         if not columns.count:
             return no_runs()
         made = self._make(columns)
+        if self._steps.learn(made):
+            made = self._make(columns)
         self._parts.append(made)
         self._rows += len(made)
         if self._rows > self._rows_max:
             self._parts = [joined(np.concatenate(self._parts))]
+            # In one chunk there may be too few entries of a ledger to see a period.
+            self._steps.learn(self._parts[0])
             self._rows = len(self._parts[0])
             self._rows_max = max(_ROWS_MAX, 2 * self._rows)
         return made
@@ -60,17 +64,11 @@ class RunMaker:
     def _make(self, columns: ChunkColumns) -> Runs:
         count = columns.count
         ledgers, entries = columns.ledgers[:count], columns.entries[:count]
-        steps = self._steps_of(ledgers)
+        steps = self._steps.of(ledgers)
         order = _order(ledgers, entries, steps)
         if order is None:
             return self._runs_of_sorted(columns, steps, slice(0, count))
         return self._runs_of_sorted(columns, steps if steps is None else steps[order], order)
-
-    def _steps_of(self, ledgers: Numbers) -> Numbers | None:
-        if not len(self._ledgers):
-            return None
-        found = np.searchsorted(self._ledgers, ledgers).clip(max=len(self._ledgers) - 1)
-        return np.where(self._ledgers[found] == ledgers, self._steps[found], 1)
 
     def _workspace(self, count: int) -> Fingerprints:
         """Return two arrays of that size.

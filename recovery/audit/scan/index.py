@@ -16,6 +16,7 @@ from recovery.audit.model import fingerprint
 from recovery.audit.model.runs import RUN, merged, no_runs
 from recovery.audit.model.scan_results import IndexPart, RowFlaw
 from recovery.audit.scan.index_rows import IndexRows, RowReader
+from recovery.audit.scan.periods import LedgerSteps
 from storage.disk.posix import open_file
 from storage.entry.model import ID_MAX
 from storage.entry.read_result import Damaged
@@ -108,10 +109,11 @@ class _IndexScan:
     def run(self) -> None:
         task = self._task
         reader = RowReader(task.path, self._throttle.read)
+        steps = LedgerSteps(task.steps)
         waiting = 0
         for rows in reader.rows(task.first_ledger, task.last_ledger):
             self.count += len(rows)
-            some = runs_of(self._sensible(rows), task.steps)
+            some = runs_of(self._sensible(rows), steps)
             self.runs.append(some)
             waiting += len(some)
             if waiting > _RUNS_AT_ONCE:
@@ -146,11 +148,17 @@ class _IndexScan:
 _COLUMNS = ("of", "counts", "entries", "locations")
 
 
-def runs_of(rows: IndexRows, steps: Mapping[int, int]) -> Runs:
-    """Return the rows as runs, in any order."""
+def runs_of(rows: IndexRows, steps: LedgerSteps) -> Runs:
+    """Return the rows as runs, in any order. Steps that they show are learned."""
+    runs = _runs(rows, steps)
+    return _runs(rows, steps) if steps.learn(runs) else runs
+
+
+def _runs(rows: IndexRows, steps: LedgerSteps) -> Runs:
     if not len(rows):
         return no_runs()
-    step = _steps(rows, steps)
+    of_stretch = steps.of(rows.of)
+    step = None if of_stretch is None else np.repeat(of_stretch, rows.counts)
     if step is not None:
         order = np.lexsort((np.arange(len(rows)), rows.entries % step, rows.ledgers))
         rows, step = rows.select(order), step[order]
@@ -185,14 +193,6 @@ def _fingerprints(rows: IndexRows, first: Numbers) -> Fingerprints:
     return fingerprint.fold(stirred, first)
 
 
-def _steps(rows: IndexRows, steps: Mapping[int, int]) -> Numbers | None:
-    """Return the step of each row's ledger, or `None` if all steps are 1."""
-    of_stretch = [steps.get(ledger_id, 1) for ledger_id in rows.of.tolist()] if steps else []
-    if max(of_stretch, default=1) == 1:
-        return None
-    return np.repeat(np.array(of_stretch, dtype=np.int64), rows.counts)
-
-
 def _first_rows(rows: IndexRows) -> list[tuple[int, int, int]]:
     some = rows.select(slice(_FLAWS_MAX))
     return list(zip(some.ledgers.tolist(), some.entries.tolist(), some.locations.tolist(), strict=True))
@@ -202,17 +202,26 @@ def _overlaps(runs: Runs) -> Iterator[tuple[int, Numbers, Numbers]]:
     """Yield each ledger with entries that are in more than one run, and the spans of these entries,
     ascending.
     """
-    residue = runs["first"] % runs["step"]
-    order = np.lexsort((runs["last"], runs["first"], residue, runs["ledger"]))
-    runs, residue = runs[order], residue[order]
+    order = np.lexsort((runs["last"], runs["first"], _residues(runs), runs["ledger"]))
+    runs = runs[order]
+    residue = _residues(runs)
     over = runs["first"][1:] <= runs["last"][:-1]
     over &= (runs["ledger"][1:] == runs["ledger"][:-1]) & (residue[1:] == residue[:-1])
     for ledger_id in np.unique(runs["ledger"][1:][over]).tolist():
         of = runs[runs["ledger"] == ledger_id]
-        yield (
-            ledger_id,
-            *_doubled(of["first"].tolist(), of["last"].tolist(), (of["first"] % of["step"]).tolist()),
-        )
+        yield ledger_id, *_doubled(of["first"].tolist(), of["last"].tolist(), _residues(of).tolist())
+
+
+def _residues(runs: Runs) -> Numbers:
+    """Return the residue of each run, or 0 in ledgers with runs of several steps: those may overlap in spans
+    without an entry in common, and then they are read again for nothing.
+    """
+    ledgers, of = np.unique(runs["ledger"], return_inverse=True)
+    least, most = np.full(len(ledgers), 2**62), np.zeros(len(ledgers), dtype=np.int64)
+    np.minimum.at(least, of, runs["step"])
+    np.maximum.at(most, of, runs["step"])
+    residues: Numbers = np.where((least == most)[of], runs["first"] % runs["step"], 0)
+    return residues
 
 
 def _doubled(firsts: list[int], lasts: list[int], residues: list[int]) -> tuple[Numbers, Numbers]:
