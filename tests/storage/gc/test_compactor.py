@@ -131,6 +131,20 @@ def test_a_disk_that_is_full_in_the_middle_ends_a_move_after_the_slices_before(
     check(site.after_kill())
 
 
+def test_a_log_that_cannot_be_read_is_not_moved_and_the_error_is_told() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    first = fill(site, store)[0]
+    site.disk.plant(Refused(When(verb=Verb.READ, name=f"{first:x}.log"), errno.EIO))
+
+    moved = Engine(store).move(first)
+
+    assert (moved.entries_moved, moved.error is not None) == (0, True)
+    assert moved.why_kept is not None
+    assert moved.why_kept.because is KeptBecause.FAILED
+    assert Engine(store).move(first).error is None
+
+
 def test_a_log_with_live_records_is_kept() -> None:
     site = Site(SMALL_LOGS)
     store = site.open()
