@@ -845,4 +845,25 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "Only if the two largest of the gaps between all ids, which are thousands of millions, "
         "differ by one.",
     ),
+    Equivalent(
+        "storage.gc.compactor:Compactor.remove:condition.9",
+        "not dead → False",
+        "The removal of no logs returns at once, and changes nothing.",
+    ),
+    Equivalent(
+        "storage.gc.proof:not_dead:drop.3",
+        "continue → left out",
+        "The index points at this very record, which is not before itself: the next step goes on, too.",
+    ),
+    Equivalent(
+        "storage.gc.log_walk:walk:extreme.2",
+        "min(entrylog_format.HEADER_SIZE, limit) → entrylog_format.HEADER_SIZE",
+        "With a limit inside the header the walk ends at once from either place.",
+    ),
+    Equivalent(
+        "storage.gc.policy:_decide_one:condition.26",
+        "room is not None and log.live is not None and (log.live > room) "
+        "→ room is not None and log.live > room",
+        "A log whose live bytes are unknown has no share, and is kept for that reason before.",
+    ),
 )
