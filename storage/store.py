@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 from weakref import ref
 
 from storage.background import DebouncedTask, IdleSealer, JournalPreallocator, SpaceKeeper
 from storage.bookie import Bookie
 from storage.commit.pending import ReplicaEntry
+from storage.commit.queue import new_lock
 from storage.entry.model import DigestType
 from storage.errors import DiskFull, NoSuchLedger
 from storage.ledger import Ledger
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from weakref import ReferenceType
 
+    from storage.cluster.topics.blocking import Topic
+    from storage.cluster.topics.embedded import EmbeddedTopics
+    from storage.cluster.topics.policies import TopicOptions
     from storage.engine import Engine
     from storage.entry.model import Entry
     from storage.gc.report import CollectionProgress, CollectionReport
@@ -66,6 +70,8 @@ class Store:
         self._store_state = engine.store_state
         self._reader = engine.reader
         self._background = Background(engine, new_worker)
+        self._topics: EmbeddedTopics | None = None
+        self._topics_lock = new_lock()
 
     @property
     def path(self) -> str:
@@ -104,6 +110,19 @@ class Store:
         return Ledger(
             ledger_id, access_of(password, digest), self._engine, self._background.flushing.notice, self
         )
+
+    def topic(self, name: str, **options: Unpack[TopicOptions]) -> Topic:
+        """Return the topic of that name in this store: see `storage.cluster.topics`.
+
+        Nothing is written before its first message.
+        """
+        self._store_state.check_reads()
+        with self._topics_lock:
+            if self._topics is None:
+                from storage.cluster.topics.embedded import EmbeddedTopics
+
+                self._topics = EmbeddedTopics(self)
+            return self._topics.topic(name, **options)
 
     def ledgers(self) -> list[int]:
         """Return the ids of all ledgers that exist, ascending. `Ledger.exists` says when a ledger exists."""
@@ -227,6 +246,9 @@ class Store:
         Nothing acknowledged depends on it, because a store that was not closed is recovered when it is opened
         again. Closing a second time does nothing.
         """
+        topics, self._topics = self._topics, None
+        if topics is not None:
+            topics.close()
         if not self._store_state.begin_close():
             return
         self._committer.waiters.wake_all()

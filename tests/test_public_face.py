@@ -30,6 +30,7 @@ def test_a_store_has_no_public_method_that_only_the_package_calls() -> None:
         "space",
         "stats",
         "stop_followers",
+        "topic",
     }
 
 

@@ -119,6 +119,11 @@ class LoopContext:
         finally:
             self._threads.stop()
 
+    def detach(self) -> None:
+        """End what belongs to the loop. The store stays open for threads."""
+        self.commits.stop()
+        self._threads.stop()
+
 
 def _end(commits: LoopCommits, threads: ThreadPool) -> None:
     commits.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import Event
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from storage.aio.bookie import AsyncBookie
 from storage.aio.ledger import AsyncLedger
@@ -18,9 +18,13 @@ from storage.validation import access_of
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from storage.cluster.topics.embedded import AsyncEmbeddedTopics
+    from storage.cluster.topics.policies import TopicOptions
+    from storage.cluster.topics.topic import AsyncTopic
+    from storage.config import StoreConfig
     from storage.entry.model import DigestType, Entry
     from storage.gc.report import CollectionReport
     from storage.open_report import OpenReport
@@ -42,6 +46,7 @@ class AsyncStore:
         self.blocking = store
         """The same store for threads, with blocking methods."""
         self._context = LoopContext(store, new_worker)
+        self._topics: AsyncEmbeddedTopics | None = None
         self._closing: Future[None] | None = None
         self._closed = Event()
 
@@ -78,6 +83,18 @@ class AsyncStore:
         """
         self._context.check()
         return AsyncLedger(self.blocking.ledger(ledger_id, digest, password), self._context)
+
+    def topic(self, name: str, **options: Unpack[TopicOptions]) -> AsyncTopic:
+        """Return the topic of that name in this store: see `storage.cluster.topics`.
+
+        Nothing is written before its first message.
+        """
+        self._context.check()
+        if self._topics is None:
+            from storage.cluster.topics.embedded import AsyncEmbeddedTopics
+
+            self._topics = AsyncEmbeddedTopics(self)
+        return self._topics.topic(name, **options)
 
     @property
     def bookie(self) -> AsyncBookie:
@@ -164,6 +181,9 @@ class AsyncStore:
         if self._context.engine.store_state.gone is ForkedStore:
             return
         self._context.check_loop()
+        if self._topics is not None:
+            topics, self._topics = self._topics, None
+            await topics.close()
         if self._closing is None:
             # A thread of its own: calls that wait for the disk may have taken all the others.
             calls = ThreadCalls(self._context.loop, partial(begin_thread, "ledgerstore-close"))
@@ -173,3 +193,14 @@ class AsyncStore:
         await self._closed.wait()
         if (error := self._closing.exception()) is not None:
             raise error
+
+
+def attach(store: Store) -> tuple[AsyncStore, Callable[[], None]]:
+    """Return a face of an open store for the running loop, and a call that ends this face only."""
+    face = AsyncStore(store)
+    return face, face._context.detach
+
+
+def config_of(store: AsyncStore) -> StoreConfig:
+    """Return the settings with which a store was opened."""
+    return store._context.engine.config

@@ -87,13 +87,16 @@ DRIVERS = {
     "follow_metadata",
     "forget",
     "mark",
+    "metadata_of_all",
     "note_without_batches",
     "read_metadata",
     "run",
     "send_adds",
     "slow_bookies",
+    "submit_now",
     "use",
     "write_metadata",
     "write_soon",
+    "znodes",
 }
 """Methods that the parts of the client call on each other."""

@@ -212,5 +212,6 @@ def test_every_logger_is_below_one_name() -> None:
         '"ledgerstore.config"',
         '"ledgerstore.opening"',
         '"ledgerstore.store"',
+        '"ledgerstore.topics"',
         '"ledgerstore.zookeeper"',
     }

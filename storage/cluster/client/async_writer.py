@@ -95,6 +95,10 @@ class AsyncLedgerWriter:
             payload = bytes(memoryview(payload))
         while not self._machine.has_room(len(self._unsent), self._unsent_size):
             await self._wait()
+        return self.submit_now(payload)
+
+    def submit_now(self, payload: bytes) -> asyncio.Future[int]:
+        """Do the same without waiting. The caller bounds what is in flight."""
         self._machine.check(payload)
         if not self._unsent:
             self._cluster.write_soon(self._send)

@@ -5,22 +5,21 @@ Any thread may use it, and several at once. A call that a signal interrupts goes
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from storage.cluster.client.async_reader import BATCH_COUNT, BATCH_SIZE
 from storage.cluster.client.connect import connect_async
 from storage.cluster.client.deferred_writer import SyncMode
+from storage.cluster.client.loop_thread import LoopThread, pass_on, shown_as
 from storage.cluster.errors import ClusterError
 from storage.cluster.wire.messages import Protocol
 from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from storage.cluster.client.async_reader import AsyncLedgerReader
     from storage.cluster.client.async_writer import AsyncLedgerWriter
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.cluster.metadata.registration import Bookies
     from storage.cluster.tls import ClientTls
+    from storage.cluster.topics.blocking import Topic
+    from storage.cluster.topics.policies import TopicOptions
+    from storage.cluster.topics.topic import AsyncTopic
     from storage.entry.model import Entry
 
 _T = TypeVar("_T")
@@ -61,31 +63,6 @@ def connect(
             yield Cluster(thread, thread.run(opened.enter_async_context(connected)))
         finally:
             thread.run(opened.aclose())
-
-
-class LoopThread:
-    """Runs coroutines on an event loop in another thread."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="ledgerstore-client", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_forever()
-        finally:
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.close()
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine, and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
-
-    def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
 
 
 @contextmanager
@@ -137,9 +114,24 @@ class Cluster:
         """Delete a ledger whatever its state is. A writer of it fails sooner or later."""
         self._thread.run(self._cluster.delete_open(ledger_id))
 
+    def topic(self, name: str, quorums: Quorums | None = None, **options: Unpack[TopicOptions]) -> Topic:
+        """Return the topic of that name: see `storage.cluster.topics`. Nothing is written before its first
+        message.
+        """
+        from storage.cluster.topics.blocking import Topic
+
+        return Topic(self._thread, self._thread.run(self._topic(name, quorums, options)))
+
+    async def _topic(self, name: str, quorums: Quorums | None, options: TopicOptions) -> AsyncTopic:
+        return self._cluster.topic(name, quorums, **options)
+
     def metadata(self, ledger_id: int) -> ClusterLedgerMetadata:
         """Return the metadata of a ledger."""
         return self._thread.run(self._cluster.metadata(ledger_id))
+
+    def ledgers(self) -> list[int]:
+        """Return the ids of all ledgers of the cluster, ascending."""
+        return self._thread.run(_all_of(self._cluster.ledgers()))
 
     def bookies(self) -> Bookies:
         """Return the bookies that are registered now."""
@@ -188,7 +180,7 @@ class ClusterLedgerWriter:
 
     async def _submit(self, payload: bytes, result: Future[int]) -> None:
         added = await self._writer.submit(payload)
-        added.add_done_callback(partial(_pass_on, result))
+        added.add_done_callback(partial(pass_on, result))
 
     def force(self) -> int:
         """Make durable what is acknowledged now, and return the last add confirmed."""
@@ -208,17 +200,6 @@ class ClusterLedgerWriter:
             # The ledger is closed all the same. What the block has raised is more useful than an error here.
             with suppress(ClusterError):
                 self.close()
-
-
-def _pass_on(result: Future[int], added: asyncio.Future[int]) -> None:
-    """Give the outcome of an add to the thread that waits for it."""
-    if added.cancelled() or not result.set_running_or_notify_cancel():
-        return
-    error = added.exception()
-    if error is None:
-        result.set_result(added.result())
-    else:
-        result.set_exception(error)
 
 
 class ClusterLedgerReader:
@@ -276,13 +257,8 @@ class ClusterLedgerReader:
             self._thread.run(followed.aclose())
 
 
-def shown_as(face: object, inner: object) -> str:
-    """Return the representation of the object for coroutines, with the name of the one for threads."""
-    return repr(inner).replace(type(inner).__name__, type(face).__name__, 1)
-
-
-async def _all_of(entries: AsyncIterator[Entry]) -> list[Entry]:
-    return [entry async for entry in entries]
+async def _all_of(found: AsyncIterator[_T]) -> list[_T]:
+    return [one async for one in found]
 
 
 async def _next_of(entries: AsyncIterator[Entry]) -> Entry | None:

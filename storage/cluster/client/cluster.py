@@ -13,7 +13,8 @@ import random
 import secrets
 import time
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
+from weakref import WeakSet
 
 from storage.cluster.client.async_reader import AsyncLedgerReader
 from storage.cluster.client.async_writer import AsyncLedgerWriter
@@ -41,7 +42,7 @@ from storage.cluster.errors import (
 )
 from storage.cluster.metadata import ids, ledger, registration, underreplication, update
 from storage.cluster.metadata.ledger import ClusterLedgerMetadata, LedgerSegment
-from storage.cluster.metadata.paths import LedgerPaths, read_tree
+from storage.cluster.metadata.paths import LedgerPaths, list_ledgers, read_tree
 from storage.cluster.metadata.registration import BookieMode
 from storage.cluster.metadata.znodes import Gone, Unchanged, Unknown
 from storage.entry.model import NO_ENTRY, DigestType
@@ -60,10 +61,13 @@ if TYPE_CHECKING:
     )
     from storage.cluster.client.entries import EntryCodec
     from storage.cluster.client.writer import WriterLimits
+    from storage.cluster.metadata.ledger import CustomField
     from storage.cluster.metadata.paths import LedgerTree
     from storage.cluster.metadata.registration import Bookies, Endpoint
     from storage.cluster.metadata.update import Versioned
     from storage.cluster.metadata.znodes import Znodes
+    from storage.cluster.topics.policies import TopicOptions
+    from storage.cluster.topics.topic import AsyncTopic
     from storage.cluster.wire.messages import AddEntry
 
 _T = TypeVar("_T")
@@ -96,6 +100,7 @@ class AsyncCluster:
         self._writers: set[AsyncLedgerWriter] = set()
         self._without_batches: dict[str, float] = {}
         """By bookie: when it has answered no batch read."""
+        self._topics: WeakSet[AsyncTopic] = WeakSet()
         self._recoveries: set[asyncio.Future[Versioned[ClusterLedgerMetadata]]] = set()
 
     def __repr__(self) -> str:
@@ -111,8 +116,12 @@ class AsyncCluster:
         digest: DigestType = DigestType.CRC32C,
         limits: WriterLimits | None = None,
         sync: SyncMode = SyncMode.EACH_ADD,
+        custom: Sequence[CustomField] = (),
     ) -> AsyncLedgerWriter:
-        """Create a ledger and return its writer. Raise `NotEnoughBookies` before anything is written."""
+        """Create a ledger and return its writer. Raise `NotEnoughBookies` before anything is written.
+
+        `custom` are values that an application keeps in the metadata of its ledgers.
+        """
         seed = random.getrandbits(63)
         ensemble = choose_ensemble(self.candidates(), quorums, seed)
         metadata = ClusterLedgerMetadata(
@@ -123,6 +132,7 @@ class AsyncCluster:
             digest_type=digest,
             password=password,
             creator_token=secrets.randbits(62) + 1,
+            custom=tuple(custom),
         )
         ledger_id, created = await self._create_with_new_id(metadata)
         entries = entry_codec(ledger_id, digest, password)
@@ -188,9 +198,41 @@ class AsyncCluster:
         """Delete a ledger whatever its state is. A writer of it fails sooner or later."""
         await update.delete_ledger(self._znodes, self._paths, ledger_id)
 
+    def topic(self, name: str, quorums: Quorums | None = None, **options: Unpack[TopicOptions]) -> AsyncTopic:
+        """Return the topic of that name: see `storage.cluster.topics`. Nothing is written before its first
+        message.
+
+        `quorums` are those of its ledgers, by default 3 bookies, 3 copies and 2 acknowledgements.
+        """
+        from storage.cluster.topics.cluster_ledgers import cluster_topic
+
+        topic = cluster_topic(self, name, quorums, options)
+        self._topics.add(topic)
+        return topic
+
     async def metadata(self, ledger_id: int) -> ClusterLedgerMetadata:
         """Return the metadata of a ledger."""
         return (await update.read_ledger(self._znodes, self._paths, ledger_id)).value
+
+    async def metadata_of_all(self, ledger_ids: Sequence[int]) -> list[ClusterLedgerMetadata | Gone]:
+        """Return the metadata of many ledgers in this order. Many requests are under way at the same time."""
+        paths = [self._paths.path_of(ledger_id) for ledger_id in ledger_ids]
+        nodes = await self._znodes.get_all(paths)
+        return [
+            node if isinstance(node, Gone) else update.decode_ledger(path, node).value
+            for path, node in zip(paths, nodes, strict=True)
+        ]
+
+    async def ledgers(self) -> AsyncIterator[int]:
+        """Yield the ids of all ledgers of the cluster, ascending."""
+        async for ledger_id in list_ledgers(self._znodes, self._paths):
+            if isinstance(ledger_id, int):
+                yield ledger_id
+
+    @property
+    def znodes(self) -> Znodes:
+        """The session with the metadata."""
+        return self._znodes
 
     async def bookies(self) -> Bookies:
         """Return the bookies that are registered now."""
@@ -306,6 +348,8 @@ class AsyncCluster:
 
     async def close(self) -> None:
         """Close all connections, and end all calls. Ledgers that are still written stay open."""
+        for topic in list(self._topics):
+            topic.abandon()
         for writer in list(self._writers):
             writer.abandon()
         for recovery in list(self._recoveries):

@@ -8,6 +8,22 @@ written here, and the reverse.
     format            the bytes of an entry: metadata, checksum, one message or a batch
     cursor            what a subscription has acknowledged
     managed_ledger    the names of topics, and what the metadata has about a topic and its cursors
+    policies          when a ledger is full, and when an old one goes
+    list_change       one change of the list of ledgers, whose answer may be lost
+    series            the ledgers of a topic, as its owner changes them
+    series_effects    what the series asks for
 
-All of these are pure: they open no file, no socket and no clock.
+All of these are pure: they open no file, no socket and no clock. The others perform what they decide, on an
+event loop:
+
+    ledgers_port      the port to ledgers and nodes
+    cluster_ledgers   those of a cluster
+    embedded_nodes    the nodes of one local store: a log in a ledger, whose entries are those of node_format
+    embedded_ledgers  the ledgers of one local store
+    owner             performs the effects of a series
+    producer          makes entries of messages, alone or in batches
+    sequences         the last sequence ids of producers with a name
+    topic             what a program holds
+    blocking          the same for threads
+    embedded          the topics of one local store
 """

@@ -5,6 +5,15 @@ TopicError
 │   ├── InvalidTopicName         a name that no topic can have; also a ValueError
 │   ├── InvalidMessageId         a text or bytes that are no message id; also a ValueError
 │   └── CompressionUnavailable   the package of a compression is not installed
+├── the owner of a topic
+│   ├── TopicFenced              another process writes the topic now
+│   ├── TopicClosed              the topic, or its producer, was closed here
+│   ├── TopicTerminated          a broker has ended the topic: it takes no more messages
+│   ├── LedgerMissing            the list names a ledger that does not exist
+│   ├── MessageTooLarge          a message above the limit; also an EntryTooLarge
+│   ├── ProducerExists           a producer of this name is open already
+│   ├── SequenceNotAscending     a sequence id that is not larger than the one before it
+│   └── MessageOutcomeUnknown    a message may be in the topic or not; also an OutcomeUnknown
 └── entries that give no messages: topic, ledger and entry are named
     ├── InvalidMessageEntry      bytes that are no entry of a topic
     │   ├── EntryChecksumWrong   the checksum does not match the bytes
@@ -15,7 +24,8 @@ TopicError
 
 from __future__ import annotations
 
-from storage.cluster.errors import ClusterError
+from storage.cluster.errors import ClusterError, OutcomeUnknown
+from storage.errors import EntryTooLarge
 
 
 class TopicError(ClusterError):
@@ -58,6 +68,86 @@ class CompressionUnavailable(TopicError):
     text = (
         "{compression} needs the package {package}, which is not installed: pip install 'ledgerstore[topics]'"
     )
+
+
+# the owner of a topic
+
+
+class TopicFenced(TopicError):
+    """Another process has taken the topic over. This one writes it no more."""
+
+    code = -101
+    topic: str
+    text = "{topic} was taken over by another process: this one writes it no more"
+
+
+class TopicClosed(TopicError):
+    """The topic, or its producer, was closed here."""
+
+    code = -11
+    topic: str
+    text = "{topic} is closed: it takes no more messages from here"
+
+
+class TopicTerminated(TopicError):
+    """A broker has ended the topic after an entry."""
+
+    code = -11
+    topic: str
+    ledger_id: int
+    entry_id: int
+    text = "{topic} was terminated after entry {entry_id} of ledger {ledger_id}: it takes no more messages"
+
+
+class LedgerMissing(TopicError):
+    """The list of a topic names a ledger that does not exist."""
+
+    code = -25
+    topic: str
+    ledger_id: int
+    text = (
+        "{topic}: ledger {ledger_id} is in the list of the topic, but does not exist: its messages are lost "
+        "(`MissingLedgers.SKIP` goes on without it)"
+    )
+
+
+class MessageTooLarge(TopicError, EntryTooLarge):
+    """A message does not fit into an entry."""
+
+    size: int
+    limit: int
+    topic: str
+    text = "{topic}: a message of {size} bytes makes an entry that is too large; the limit is {limit} bytes"
+
+
+class ProducerExists(TopicError):
+    """A producer of this name is open already, and both would number their messages."""
+
+    topic: str
+    producer: str
+    text = "{topic} has an open producer {producer!r} already"
+
+
+class SequenceNotAscending(TopicError, ValueError):
+    """The sequence id of a message is not larger than that of the message before it."""
+
+    topic: str
+    producer: str
+    sequence_id: int
+    last: int
+    text = "{topic}: sequence id {sequence_id} of producer {producer!r} does not follow {last}"
+
+
+class MessageOutcomeUnknown(TopicError, OutcomeUnknown):
+    """A message was not acknowledged, and may be in the topic nevertheless.
+
+    A producer with a name may send it again with the same sequence id: it is written only once.
+    """
+
+    code = -12
+    path: str
+    reason: str
+    text = "{path}: a message was not acknowledged, and may be in the topic: {reason}"
 
 
 # entries that give no messages

@@ -293,3 +293,21 @@ def test_a_changed_entry_is_decoded_or_refused() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_two_hundred_thousand_changed_entries_are_decoded_or_refused(seed: int) -> None:
     assert 2_500 < only_known_errors(50_000, seed) < 47_500
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 70_000])
+@pytest.mark.parametrize("sequence_id", [0, 127, 128, 1 << 40])
+def test_a_plain_message_has_the_bytes_that_the_table_makes(
+    size: int, sequence_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encoded() -> bytes:
+        return encode_entry(
+            [Message(bytes(size))],
+            producer_name="prodücer",
+            sequence_ids=[sequence_id],
+            publish_time_ms=1_700_000_000_000,
+        )
+
+    plain = encoded()
+    monkeypatch.setattr("storage.cluster.topics.format._is_plain", lambda _: False)
+    assert plain == encoded()
