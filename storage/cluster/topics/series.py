@@ -149,6 +149,8 @@ class TopicSeries:
         """The first error of an entry of the current ledger."""
         self._barren = 0
         """The ledgers one after the other that have failed before they had an entry."""
+        self._openings = 0
+        """How many times the opening has begun anew."""
         self._attempts = 0
         self._retry: CreateLedger | Recover | None = None
 
@@ -247,6 +249,19 @@ class TopicSeries:
     def _has_entries(self, ledger: LedgerInfo) -> bool:
         end = self._ends.get(ledger.ledger_id)
         return end is None or end.entries > 0
+
+    def _may_read_again(self, result: ClusterError) -> bool:
+        """Return whether an opening begins anew, because the owner was between two ledgers.
+
+        The next attempt finds and fences the ledger that the owner has begun, which ends the owner.
+        """
+        is_opening = self.current is None and not self._is_closing
+        return is_opening and isinstance(result, TopicFenced) and self._openings < _ATTEMPTS_MAX
+
+    def _read_again(self) -> list[Effect]:
+        self._openings += 1
+        self.state = SeriesState.READING
+        return [ReadList()]
 
     def _create(self) -> list[Effect]:
         self.state = SeriesState.CREATING
@@ -476,11 +491,10 @@ class TopicSeries:
         created, self._created = self._created, None
         if isinstance(result, ClusterError):
             # After a conflict the ledger is in no list. If the outcome is not known it may be in one.
-            unlisted = created is not None and isinstance(result, TopicFenced)
-            return [
-                *self._end(result),
-                *([DeleteLedger(created)] if unlisted and created is not None else []),
-            ]
+            unlisted: list[Effect] = []
+            if created is not None and isinstance(result, TopicFenced):
+                unlisted.append(DeleteLedger(created))
+            return unlisted + (self._read_again() if self._may_read_again(result) else self._end(result))
         self.list, self._version = self._wanted, result
         deleted, self._deleted = self._deleted, ()
         # Only now, because a list must not name a ledger that is gone.
