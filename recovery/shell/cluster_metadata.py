@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.paths import LedgerTree
     from storage.cluster.metadata.znodes import Znodes
     from storage.cluster.tls import ClientTls
+    from storage.cluster.zookeeper.client import ClientConfig
 
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -43,21 +44,26 @@ class MetadataConnection:
         check_installed(command, "cluster", "kazoo")
         from storage.cluster.errors import ClusterError, InvalidMetadata, InvalidMetadataUri
         from storage.cluster.metadata.address import parse_address
-        from storage.cluster.zookeeper.client import ClientConfig, run
+        from storage.cluster.zookeeper.client import run
         from storage.errors import InvalidConfig
 
         try:
             parsed = parse_address(address)
         except InvalidMetadataUri as error:
             raise click.UsageError(str(error)) from error
-        config = ClientConfig(parsed.hosts, connect_timeout_s=self._timeout_s, tls=self._tls)
         _silence_log()
         try:
-            return run(config, lambda znodes: work(znodes, parsed))
+            return run(self.config(parsed), lambda znodes: work(znodes, parsed))
         except InvalidMetadata as error:
             raise StoreRefused(str(error)) from error
         except (ClusterError, InvalidConfig) as error:
             raise CannotDo(str(error)) from error
+
+    def config(self, address: MetadataAddress) -> ClientConfig:
+        """Return the configuration of a session with the servers at the address."""
+        from storage.cluster.zookeeper.client import ClientConfig
+
+        return ClientConfig(address.hosts, connect_timeout_s=self._timeout_s, tls=self._tls)
 
 
 def _silence_log() -> None:

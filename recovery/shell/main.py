@@ -72,6 +72,7 @@ COMMANDS = {
     "cluster": CommandEntry(
         "recovery.shell.commands.cluster", "Run a cluster on this machine, or make one in ZooKeeper."
     ),
+    "topic": CommandEntry("recovery.shell.commands.topic", "Write, read and manage topics."),
     "bookie": CommandEntry("recovery.shell.commands.bookie", "Run a bookie on one directory."),
     "cookie": CommandEntry(
         "recovery.shell.commands.cookie", "Show, create and delete the cookies of a cluster's bookies."

@@ -169,7 +169,7 @@ class AsyncLedgerReader:
         bookies = self.metadata.segment_of(entry_id).bookies
         return EntryRead(self._entries, self._quorums, bookies, entry_id, self._cluster.slow_bookies())
 
-    async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
+    async def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
         """Yield the entries of a closed ledger, from one id to another; by default all."""
         end = self.last_entry if last is None else min(last, self.last_entry)
         if self._quorums.ensemble == self._quorums.write:

@@ -13,7 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from storage.cluster.client.loop_thread import pass_on, shown_as
+from storage.cluster.topics.blocking_readers import Subscription, TopicReader
 from storage.cluster.topics.compression import Compression
+from storage.cluster.topics.message_id import EARLIEST, LATEST
+from storage.cluster.topics.subscription import SubscriptionMode
 from storage.errors import StoreError
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from storage.cluster.topics.message import Message
     from storage.cluster.topics.message_id import MessageId
     from storage.cluster.topics.producer import AsyncProducer, Batching
+    from storage.cluster.topics.reader import Start
     from storage.cluster.topics.topic import AsyncTopic, TopicStats
 
 _WAITING_MAX = 10_000
@@ -91,6 +95,29 @@ class Topic:
     def sweep(self) -> list[int]:
         """Delete ledgers of this topic that a crash has left, and that no list names. Return their ids."""
         return self._thread.run(self._topic.sweep())
+
+    def reader(self, start: Start = EARLIEST) -> TopicReader:
+        """Return a reader from one message on: an id, `EARLIEST`, `LATEST`, `After(id)` or `AtTime(ms)`."""
+        return TopicReader(self._thread, self._topic.reader(start))
+
+    def subscription(
+        self,
+        name: str,
+        mode: SubscriptionMode = SubscriptionMode.EXCLUSIVE,
+        start: Start = LATEST,
+        save_after_s: float = 1.0,
+    ) -> Subscription:
+        """Open a subscription, or make it with `start` as its first message."""
+        opened = self._topic.subscription(name, mode, start, save_after_s)
+        return Subscription(self._thread, self._thread.run(opened))
+
+    def subscriptions(self) -> list[str]:
+        """Return the names of all subscriptions. Raise `NoSuchTopic`."""
+        return self._thread.run(self._topic.subscriptions())
+
+    def delete_subscription(self, name: str) -> None:
+        """Delete a subscription. A consumer that still runs fails when it saves."""
+        self._thread.run(self._topic.delete_subscription(name))
 
     def ledgers(self) -> tuple[LedgerInfo, ...]:
         """Return the ledgers of the topic as the metadata has them, the oldest first."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storage.cluster.client.distribution import Quorums
+from storage.cluster.client.writer import WriterLimits
 from storage.cluster.errors import NoSuchLedgerExistsOnMetadataServer
 from storage.cluster.metadata.ledger import CustomField
 from storage.cluster.metadata.znodes import Gone
@@ -32,6 +33,9 @@ _FRAME_OVERHEAD = 512
 _OWNER_KEY = "pulsar/managed-ledger"
 _CURSOR_KEY = "pulsar/cursor"
 _LOOKED_AT_ONCE = 500
+
+_LIMITS = WriterLimits(explicit_lac_interval_s=1.0)
+"""So that a reader in another process sees the last message of a producer that pauses."""
 _QUORUMS = Quorums(3, 3, 2)
 
 
@@ -62,7 +66,8 @@ class ClusterLedgers:
         if cursor is not None:
             values[_CURSOR_KEY] = cursor
         custom = [CustomField(key, value.encode()) for key, value in values.items()]
-        return ClusterAppender(await self._cluster.create(self._quorums, self._password, custom=custom))
+        writer = await self._cluster.create(self._quorums, self._password, limits=_LIMITS, custom=custom)
+        return ClusterAppender(writer)
 
     async def take_over(self, ledger_id: int) -> ClosedLedger:
         return _end_of((await self._cluster.take_over(ledger_id, self._password)).metadata)

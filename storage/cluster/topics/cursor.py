@@ -31,7 +31,7 @@ from storage.cluster.topics.managed_ledger import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from storage.cluster.topics.message_id import MessageId
 
@@ -279,6 +279,25 @@ class Cursor:
             self.seek(Position(extents.last.ledger_id, extents.last.entry_id + 1))
         self._advance(extents)
         return reason
+
+    def mapped(
+        self, topic: str, mark_delete: Position, place_of: Callable[[Position], Position | None]
+    ) -> Cursor:
+        """Return the same acknowledgements in a copy of the topic, in which entries have other places.
+
+        `mark_delete` is the place of the position there, and `place_of` returns that of an entry.
+        """
+        made = Cursor(topic, mark_delete)
+        made.properties, made.cursor_properties = self.properties, self.cursor_properties
+        for ledger_id, intervals in self._acknowledged.items():
+            for first, last in zip(intervals.firsts, intervals.lasts, strict=True):
+                for entry_id in range(first, last + 1):
+                    place = place_of(Position(ledger_id, entry_id))
+                    if place is not None:
+                        made._intervals(place.ledger_id).add(place.entry_id, place.entry_id)
+        known = ((place_of(position), left) for position, left in self._batches.items())
+        made._batches = {place: left for place, left in known if place is not None}
+        return made
 
     def backlog(self, extents: Extents) -> int:
         """Return the number of entries that are not acknowledged."""

@@ -60,6 +60,8 @@ class EmbeddedLedgers:
         """Return the ledgers that a topic or a subscription names."""
         named: set[int] = set()
         for path, data in self.nodes.content():
+            if not path.startswith(f"{managed_ledger.ROOT}/"):
+                continue
             depth = path.count("/")
             if depth == _TOPIC_DEPTH:
                 named.update(

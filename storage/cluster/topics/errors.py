@@ -60,6 +60,49 @@ class NotInTopic(TopicError, ValueError):
     text = "{topic} has no message {message_id}: {reason}"
 
 
+class NoSuchTopic(TopicError, KeyError):
+    """There is no topic of this name."""
+
+    code = -25
+    topic: str
+    text = "there is no topic {topic}"
+
+
+class TopicExists(TopicError):
+    """There is a topic of this name already."""
+
+    topic: str
+    reason: str
+    text = "there is a topic {topic} already: {reason}"
+
+
+class NoSuchSubscription(TopicError, KeyError):
+    """The topic has no subscription of this name."""
+
+    code = -25
+    topic: str
+    subscription: str
+    text = "{topic} has no subscription {subscription!r}"
+
+
+class SubscriptionBusy(TopicError):
+    """Another consumer has an exclusive subscription."""
+
+    topic: str
+    subscription: str
+    holder: str
+    text = "subscription {subscription!r} of {topic} is in use by {holder}"
+
+
+class SubscriptionFenced(TopicError):
+    """Another consumer has taken the subscription over: this one's acknowledgements are refused."""
+
+    code = -101
+    topic: str
+    subscription: str
+    text = "subscription {subscription!r} of {topic} was taken over by another consumer"
+
+
 class CompressionUnavailable(TopicError):
     """The package of a compression is not installed."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from storage.cluster.metadata.znodes import (
         ChildNames,
@@ -84,7 +84,7 @@ class LedgerReader(Protocol):
 
     async def read_batch(self, first: int, count_max: int = ..., size_max: int = ...) -> list[Entry]: ...
 
-    def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
+    def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
         """Yield the entries of a closed ledger, from one id to another; by default all."""
         ...
 

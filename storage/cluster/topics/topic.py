@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Self
 from storage.cluster.metadata.znodes import Gone
 from storage.cluster.topics import managed_ledger
 from storage.cluster.topics.compression import Compression
+from storage.cluster.topics.cursor import Extents
+from storage.cluster.topics.cursor_store import delete_subscription, read_cursor, subscriptions_of
 from storage.cluster.topics.errors import ProducerExists, TopicClosed
 from storage.cluster.topics.managed_ledger import ManagedLedgerInfo, Position
+from storage.cluster.topics.message_id import EARLIEST, LATEST
 from storage.cluster.topics.owner import TopicOwner
 from storage.cluster.topics.policies import (
     DEFAULT_ROLL_OVER,
@@ -22,8 +25,10 @@ from storage.cluster.topics.policies import (
     RollOver,
 )
 from storage.cluster.topics.producer import NO_BATCHES, AsyncProducer, Batching
+from storage.cluster.topics.reader import AsyncTopicReader
 from storage.cluster.topics.sequences import CURSOR as DEDUPLICATION_CURSOR
 from storage.cluster.topics.sequences import MESSAGES_MAX, ProducerSequences
+from storage.cluster.topics.subscription import AsyncSubscription, SubscriptionMode, open_subscription
 from storage.errors import StoreError
 
 if TYPE_CHECKING:
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from storage.cluster.topics.managed_ledger import LedgerInfo, ManagedCursorInfo, TopicName
     from storage.cluster.topics.message import Message
     from storage.cluster.topics.message_id import MessageId
+    from storage.cluster.topics.reader import Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class AsyncTopic:
         self._owner: TopicOwner | None = None
         self._opening = asyncio.Lock()
         self._producers: dict[str, AsyncProducer] = {}
+        self._subscriptions: list[AsyncSubscription] = []
         self._own: AsyncProducer | None = None
         """The producer of `send`."""
         self._sequences: ProducerSequences | None = None
@@ -178,8 +185,8 @@ class AsyncTopic:
         if DEDUPLICATION_CURSOR in await self._cursors():
             # Otherwise it would hold up the trim for as long as no named producer writes.
             await (await self._known_sequences(owner)).save(owner.last)
-        cursors = (await self._cursors()).values()
-        return await owner.trim([await self._position(one) for one in cursors], self.retention)
+        cursors = [await self._position(name) for name in await self._cursors()]
+        return await owner.trim(cursors, self.retention)
 
     async def sweep(self) -> list[int]:
         """Delete ledgers of this topic that a crash has left, and that no list names. Return their ids.
@@ -199,6 +206,9 @@ class AsyncTopic:
         self._is_closed = True
         for producer in list(self._producers.values()):
             producer.abandon()
+        for subscription in self._subscriptions:
+            with suppress(StoreError):
+                await subscription.close()  # what it could not save is delivered once more
         if self._owner is not None:
             await self._owner.drain()
             if self._saving is not None:
@@ -214,6 +224,8 @@ class AsyncTopic:
     def abandon(self) -> None:
         """End at once, because the client is closed. The next process that writes the topic recovers it."""
         self._is_closed = True
+        for subscription in self._subscriptions:
+            subscription.abandon()
         if self._owner is not None:
             self._owner.abandon()
 
@@ -224,6 +236,37 @@ class AsyncTopic:
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────
 
+    def reader(self, start: Start = EARLIEST) -> AsyncTopicReader:
+        """Return a reader from one message on: an id, `EARLIEST`, `LATEST`, `After(id)` or `AtTime(ms)`."""
+        return AsyncTopicReader(self._ledgers, self.name, start, self._missing, self._last_written)
+
+    def _last_written(self) -> Position | None:
+        last = None if self._owner is None else self._owner.last
+        return None if last is None else Position(*last)
+
+    async def subscription(
+        self,
+        name: str,
+        mode: SubscriptionMode = SubscriptionMode.EXCLUSIVE,
+        start: Start = LATEST,
+        save_after_s: float = 1.0,
+    ) -> AsyncSubscription:
+        """Open a subscription, or make it with `start` as its first message.
+
+        Raise `SubscriptionBusy` if it is exclusive and another consumer has it.
+        """
+        opened = await open_subscription(self._ledgers, self.name, name, mode, start, save_after_s)
+        self._subscriptions = [one for one in self._subscriptions if not one.is_closed] + [opened]
+        return opened
+
+    async def subscriptions(self) -> list[str]:
+        """Return the names of all subscriptions. Raise `NoSuchTopic`."""
+        return await subscriptions_of(self._ledgers, self.name)
+
+    async def delete_subscription(self, name: str) -> None:
+        """Delete a subscription. A consumer that still runs fails when it saves."""
+        await delete_subscription(self._ledgers, self.name, name)
+
     async def ledgers(self) -> tuple[LedgerInfo, ...]:
         """Return the ledgers of the topic as the metadata has them, the oldest first."""
         return (await self._list()).ledgers
@@ -231,7 +274,7 @@ class AsyncTopic:
     async def stats(self) -> TopicStats:
         """Return the figures of the topic now."""
         owner = self._owner
-        cursors = {name: await self._position(one) for name, one in (await self._cursors()).items()}
+        cursors = {name: await self._position(name) for name in await self._cursors()}
         if owner is not None and not owner.has_ended:
             return TopicStats(str(self.name), owner.ledgers_now(), owner.series.current, cursors)
         known = await self.ledgers()
@@ -268,12 +311,9 @@ class AsyncTopic:
             if not isinstance(node, Gone)
         }
 
-    async def _position(self, cursor: ManagedCursorInfo) -> Position:
-        """Return up to where a subscription has acknowledged everything; never more than it has.
-
-        The node of a subscription that keeps its state in a ledger has the position of an earlier moment.
-        """
-        return cursor.mark_delete or Position(-1, -1)
+    async def _position(self, subscription: str) -> Position:
+        """Return up to where a subscription has acknowledged everything; never more than it has."""
+        return (await read_cursor(self._ledgers, self.name, subscription, Extents())).mark_delete
 
     async def _owned(self) -> TopicOwner:
         """Return the owner of the topic, and make it when it is first needed."""

@@ -82,6 +82,7 @@ OF_NO_STORE = (
     "cluster-sim",
     "bookie",
     "top",
+    "topic",
     "autorecovery",
     "check",
     "recover",

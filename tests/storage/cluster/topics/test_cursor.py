@@ -192,6 +192,13 @@ def test_a_part_of_a_batch_is_in_a_ledger_because_brokers_read_it_there_only() -
     assert cursor.mark_delete == Position(1, 1)
 
 
+def test_a_part_of_a_batch_is_forgotten_when_the_position_passes_it() -> None:
+    cursor = Cursor("t", Position(1, 0))
+    cursor.acknowledge(MessageId(1, 1, -1, 1), 3, EXTENTS)
+    cursor.acknowledge_through(MessageId(1, 2), 0, EXTENTS)
+    assert (cursor.needs_ledger, cursor.batches()) == (False, ())
+
+
 def test_very_many_ranges_are_written_as_bits() -> None:
     extents = Extents(((1, 10**6),), is_last_open=True)
     ranges = tuple(

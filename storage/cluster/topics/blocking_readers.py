@@ -1,0 +1,124 @@
+"""Readers and subscriptions for threads: the same objects on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from storage.cluster.client.loop_thread import shown_as
+from storage.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+    from types import TracebackType
+
+    from storage.cluster.client.loop_thread import LoopThread
+    from storage.cluster.topics.cursor import Cursor
+    from storage.cluster.topics.message import ReceivedMessage
+    from storage.cluster.topics.message_id import MessageId
+    from storage.cluster.topics.reader import AsyncTopicReader, Start
+    from storage.cluster.topics.subscription import AsyncSubscription
+
+_PIECE = 500
+"""Messages that are taken in one call of the other thread."""
+
+
+class TopicReader:
+    """Reads the messages of a topic. The methods are those of `AsyncTopicReader`."""
+
+    def __init__(self, thread: LoopThread, reader: AsyncTopicReader) -> None:
+        self._thread = thread
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        return shown_as(self, self._reader)
+
+    def messages(self) -> Iterator[ReceivedMessage]:
+        """Yield the messages up to the present end. Called again, it goes on with those that came since."""
+        return self._pieces(self._reader.messages(), _PIECE)
+
+    def follow(self) -> Iterator[ReceivedMessage]:
+        """Yield the messages without end: wait for those that are still to come."""
+        return self._pieces(self._reader.follow(), 1)
+
+    def _pieces(
+        self, messages: AsyncGenerator[ReceivedMessage, None], count: int
+    ) -> Iterator[ReceivedMessage]:
+        try:
+            while piece := self._thread.run(_next_of(messages, count)):
+                yield from piece
+        finally:
+            self._thread.run(messages.aclose())
+
+
+async def _next_of(messages: AsyncGenerator[ReceivedMessage, None], count: int) -> list[ReceivedMessage]:
+    piece: list[ReceivedMessage] = []
+    async for message in messages:
+        piece.append(message)
+        if len(piece) == count:
+            break
+    return piece
+
+
+class Subscription:
+    """The consumer of a subscription. The methods are those of `AsyncSubscription`."""
+
+    def __init__(self, thread: LoopThread, subscription: AsyncSubscription) -> None:
+        self._thread = thread
+        self._subscription = subscription
+
+    def __repr__(self) -> str:
+        return shown_as(self, self._subscription)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with suppress(StoreError):
+                self.close()  # what the block has raised is more useful than an error here
+
+    @property
+    def cursor(self) -> Cursor:
+        """The acknowledgements, to look at while no other thread uses the subscription."""
+        return self._subscription.cursor
+
+    def receive(self) -> ReceivedMessage:
+        """Return the next message that is not acknowledged; wait until there is one."""
+        return self._thread.run(self._subscription.receive())
+
+    def receive_within(self, timeout_s: float) -> ReceivedMessage | None:
+        """Return the next message; `None` if none arrives in this time."""
+        return self._thread.run(self._subscription.receive_within(timeout_s))
+
+    def redeliver(self, message: ReceivedMessage) -> None:
+        """Deliver one message again, before those that wait. It was not processed."""
+        self._thread.run(self._subscription.redeliver(message))
+
+    def redeliver_all(self) -> None:
+        """Deliver all messages again that are not acknowledged, in their order."""
+        self._thread.run(self._subscription.redeliver_all())
+
+    def seek(self, start: Start) -> None:
+        """Make this the next message. Earlier messages count as acknowledged, and later ones do not."""
+        self._thread.run(self._subscription.seek(start))
+
+    def ack(self, message: ReceivedMessage | MessageId) -> None:
+        """Acknowledge one message; with the id of a whole entry all its messages."""
+        self._thread.run(self._subscription.ack(message))
+
+    def ack_through(self, message: ReceivedMessage | MessageId) -> None:
+        """Acknowledge a message and all before it."""
+        self._thread.run(self._subscription.ack_through(message))
+
+    def save(self) -> None:
+        """Make all acknowledgements so far durable."""
+        self._thread.run(self._subscription.save())
+
+    def close(self) -> None:
+        """Save the acknowledgements, and let the next consumer in."""
+        self._thread.run(self._subscription.close())
