@@ -142,6 +142,7 @@ proof: ## prove what CI has no time for (three hours and a half; Maven, and root
 	$(MAKE) crash-sim         # all simulated crashes; CI runs a part
 	$(MAKE) cluster-sim CLUSTER_SIM="--schedules 1000000 --first 100000" # the protocol of several bookies
 	$(MAKE) cluster-sim CLUSTER_SIM="--kind autorecovery --schedules 200000 --first 100000" # its repair
+	$(MAKE) cluster-sim CLUSTER_SIM="--kind topics --schedules 200000 --first 20000" # owners of topics
 	$(MAKE) cluster-worlds CLUSTER_WORLDS="--worlds larger" # every order of their messages, in larger worlds
 	$(MAKE) cluster-stores    # the same on real stores with power cuts
 	$(MAKE) mutation-score    # two thousand machine-made mutants, and all planted bugs before the laboratory

@@ -11,6 +11,7 @@ from recovery.clusterlab.autorecovery import AutoRecoverySchedule
 from recovery.clusterlab.deferred import DeferredSchedule
 from recovery.clusterlab.explorer import Failure, explore
 from recovery.clusterlab.small_worlds import LARGER_WORLDS, SMALL_WORLDS, explore_all
+from recovery.clusterlab.topics.schedule import TopicSchedule
 from recovery.clusterlab.workload import Schedule
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ KINDS: Mapping[str, type[Schedule]] = {
     "plain": Schedule,
     "deferred": DeferredSchedule,
     "autorecovery": AutoRecoverySchedule,
+    "topics": TopicSchedule,
 }
 """The kinds of schedules, by name."""
 

@@ -60,13 +60,12 @@ class LedgerNode(Protocol):
     def watch(self, name: str, changed: Watch) -> None: ...
 
 
-class Process:
-    """A process that calls bookies. It can be paused and killed."""
+class ModelProcess:
+    """A process that can be paused and killed."""
 
-    def __init__(self, name: str, world: World, network: Network) -> None:
+    def __init__(self, name: str, world: World) -> None:
         self.name = name
         self.world = world
-        self.network = network
         self.is_alive = True
         self.paused_until = 0.0
 
@@ -78,6 +77,14 @@ class Process:
             self.world.after(self.paused_until - self.world.now, self.deliver, event, *arguments)
         else:
             event(*arguments)
+
+
+class Process(ModelProcess):
+    """A process that calls bookies."""
+
+    def __init__(self, name: str, world: World, network: Network) -> None:
+        super().__init__(name, world)
+        self.network = network
 
 
 class ClientProcess(Process):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from planted_autorecovery_bugs import AUTORECOVERY_BUGS
 from planted_cluster_bugs import CLUSTER_BUGS
+from planted_topic_bugs import TOPIC_BUGS
 
 from recovery.clusterlab.explorer import Failure, minimise, play, play_scenario
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-BUGS = (*CLUSTER_BUGS, *AUTORECOVERY_BUGS)
+BUGS = (*CLUSTER_BUGS, *AUTORECOVERY_BUGS, *TOPIC_BUGS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recovery.shell.commands.cluster_sim_run import KIND_HELP
+from recovery.shell.commands.cluster_sim_run import KIND_HELP, KINDS
 from recovery.shell.exit_codes import CannotDo, Exit, say
 
 if TYPE_CHECKING:
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("schedule", metavar="SEED|FILE")
-@click.option(
-    "--kind",
-    type=click.Choice(["plain", "deferred", "autorecovery"]),
-    default="plain",
-    show_default=True,
-    help=KIND_HELP,
-)
+@click.option("--kind", type=click.Choice(KINDS), default="plain", show_default=True, help=KIND_HELP)
 @click.option("--minimise", "is_minimised", is_flag=True, help="Make the schedule smaller first.")
 @click.option("--out", metavar="FILE", help="Write a page of HTML with its messages.")
 @click.pass_context

@@ -23,9 +23,11 @@ SCHEDULES = 60_000
 
 _SHOWN_MAX = 10
 
+KINDS = ("plain", "deferred", "autorecovery", "topics")
 KIND_HELP = (
     "Ledgers whose adds are durable when they are answered (plain), or after a later sync (deferred), or a"
-    " cluster that loses bookies and is repaired (autorecovery)."
+    " cluster that loses bookies and is repaired (autorecovery), or a topic that owners take over from each"
+    " other (topics)."
 )
 
 
@@ -38,13 +40,7 @@ KIND_HELP = (
     help=f"Play so many random schedules (default {SCHEDULES}).",
 )
 @click.option("--first", type=click.IntRange(min=0), default=0, metavar="SEED", help="Begin with this seed.")
-@click.option(
-    "--kind",
-    type=click.Choice(["plain", "deferred", "autorecovery"]),
-    default="plain",
-    show_default=True,
-    help=KIND_HELP,
-)
+@click.option("--kind", type=click.Choice(KINDS), default="plain", show_default=True, help=KIND_HELP)
 @click.option(
     "--worlds",
     type=click.Choice(["none", "small", "larger"]),
@@ -80,6 +76,7 @@ def command(
       ledgerstore cluster-sim run
       ledgerstore cluster-sim run --schedules 1000000 --first 60000
       ledgerstore cluster-sim run --schedules 0 --worlds small
+      ledgerstore cluster-sim run --kind topics --schedules 20000
     """
     from recovery.clusterlab.campaign import CampaignFigures, play_all, play_worlds
 

@@ -485,9 +485,13 @@ class TopicSeries:
     def _proceed(self, effects: list[Effect], now_ms: int) -> list[Effect]:
         assert self._change is not None
         result = self._change.result
-        if result is None or self.state is SeriesState.ENDED:
+        if result is None:
             return effects
         self._change = None
+        if self.state is SeriesState.ENDED:
+            # The list may have been written although the series ended meanwhile.
+            gone = () if isinstance(result, ClusterError) else self._deleted
+            return effects + [DeleteLedger(ledger_id) for ledger_id in gone]
         created, self._created = self._created, None
         if isinstance(result, ClusterError):
             # After a conflict the ledger is in no list. If the outcome is not known it may be in one.
@@ -507,7 +511,7 @@ class TopicSeries:
                 return effects + self._end(None)
             case _:
                 effects.append(Trimmed(deleted))
-                if self.state is SeriesState.CLOSING and self.current in self._ends:
+                if self.current in self._ends:
                     return effects + self._after_ledger(now_ms)
                 return effects + self._begin_trim(now_ms)
 

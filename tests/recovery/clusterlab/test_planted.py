@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from cluster_mutants import BUGS
 from planted_autorecovery_bugs import AUTORECOVERY_BUGS
+from planted_topic_bugs import TOPIC_BUGS
 
 from recovery.clusterlab.oracles import INVARIANTS
+from recovery.clusterlab.topics.oracles import TOPIC_INVARIANTS
 
 if TYPE_CHECKING:
     from planted_cluster_bugs import PlantedClusterBug
@@ -34,7 +36,9 @@ def test_there_are_fifty_planted_bugs_with_different_names_and_known_invariants(
     assert len({one.name for one in BUGS}) == len(BUGS)
     assert len(BUGS) >= 52
     assert len(AUTORECOVERY_BUGS) >= 12
-    assert all(one.invariants <= set(INVARIANTS) for one in BUGS)
+    assert len(TOPIC_BUGS) >= 8
+    assert all(one.invariants <= {*INVARIANTS, *TOPIC_INVARIANTS} for one in BUGS)
+    assert all(one.invariants <= set(TOPIC_INVARIANTS) for one in TOPIC_BUGS)
 
 
 @pytest.mark.slow(5)
