@@ -9,7 +9,7 @@ DEMO := .venv-demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo audit-kills interop interop-audit interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
+.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo audit-kills interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar pulsar-topics topic-owners bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-listing bench-versus bench-startup wheel-test docs clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z0-9. -]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -132,6 +132,12 @@ interop-power: setup ## cut the power of bookies and of the metadata server whil
 pulsar: setup ## have a Pulsar broker keep its topics on our bookies, and kill bookies and the broker (three minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/pulsar.py $(PULSAR)
 
+pulsar-topics: setup ## a Pulsar broker and our topics read, write, acknowledge and trim the same topics (five minutes; Maven)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/pulsar_topics.py $(PULSAR_TOPICS)
+
+topic-owners: setup ## two hundred times another process takes a topic over from one that produces, is killed or is paused (ten minutes)
+	PYTHONPATH=tests/support $(BIN)/python tests/interop/topic_owners.py $(TOPIC_OWNERS)
+
 bookkeeper-tests: setup ## run BookKeeper's own tests of its client on our bookies, and compare with the list (half an hour; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/client_tests.py $(BOOKKEEPER_TESTS)
 
@@ -159,6 +165,8 @@ proof: ## prove what CI has no time for (three hours and a half; Maven, and root
 	$(MAKE) interop-bookie    # the Java client, and kills under load
 	$(MAKE) interop-power     # power cuts of bookies that the Java client writes to
 	$(MAKE) pulsar            # a Pulsar broker on our bookies
+	$(MAKE) pulsar-topics     # a Pulsar broker and our topics on the same ledgers
+	$(MAKE) topic-owners      # owners of a topic that take over from each other
 	$(MAKE) bookkeeper-tests  # BookKeeper's own tests of its client
 
 lint: setup ## check style and format
