@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from played_series import LOST, TOPIC, Choices, SeriesWorld, every_schedule
 
-from storage.cluster.errors import ClientClosed, InvalidMetadata, MetadataUnavailable
+from storage.cluster.errors import ClientClosed, InvalidMetadata, MetadataUnavailable, WriterFenced
 from storage.cluster.topics.errors import (
     LedgerMissing,
     MessageOutcomeUnknown,
@@ -347,6 +347,51 @@ def test_a_series_whose_client_is_closed_ends_at_once() -> None:
     (error,) = owner.ended
     assert isinstance(error, ClientClosed)
     assert isinstance(owner.failed[b"one"], MessageOutcomeUnknown)
+
+
+def test_an_owner_whose_ledger_is_fenced_does_not_recover_it() -> None:
+    world = quiet_world()
+    owner = opened(world)
+    owner.add(b"one")
+    owner.calls.clear()
+    owner.perform(owner.series.append_failed(11, LOST))
+    owner.calls.clear()
+    owner.perform(owner.series.closed(11, WriterFenced(11), world.now_ms))
+    assert isinstance(owner.ended[0], TopicFenced)
+    assert not owner.calls
+
+
+def test_a_ledger_that_ends_while_the_list_is_written_waits_for_the_list() -> None:
+    world = quiet_world()
+    owner = opened(world, RollOver(entries=1))
+    owner.add(b"one")
+    world.run()
+    owner.trim(Retention(0, 0))
+    (write,) = owner.calls
+    owner.calls.clear()
+    owner.add(b"two")
+    world.run()
+    assert owner.series.state is SeriesState.CLOSING
+    owner.calls.append(write)
+    world.run()
+    assert owner.trimmed == [(11,)]
+    assert world.listed() == [12, 13]
+
+
+@pytest.mark.parametrize("until", [CreateLedger, WriteList])
+def test_a_series_that_is_closed_between_two_ledgers_leaves_none_behind(
+    until: type[CreateLedger] | type[WriteList],
+) -> None:
+    world = quiet_world()
+    owner = opened(world, RollOver(entries=1))
+    owner.add(b"one")
+    while not any(isinstance(one, until) for one in owner.calls):
+        owner.execute_one()
+    owner.close()
+    world.run()
+    assert owner.ended == [None]
+    assert world.listed() == [11]
+    assert set(world.ledgers) == {11}
 
 
 def test_a_ledger_that_cannot_be_created_is_tried_again_later_and_then_given_up() -> None:
