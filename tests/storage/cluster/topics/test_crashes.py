@@ -20,7 +20,7 @@ def _small_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_topic_is_whole_after_a_power_cut() -> None:
-    figures = explore(1, rounds=2, stride=25)
+    figures = explore(1, rounds=2, stride=40)
     assert figures.violations == []
     assert len(figures.images) > 3
 
