@@ -29,7 +29,7 @@ from recovery.autorecovery.check import SAMPLE_OF_ALL, FragmentState, LedgerChec
 from recovery.autorecovery.copying import Copied, CopyFailed, CopyFailure, CopyLimits, FragmentCopy
 from recovery.autorecovery.fragments import fixed_fragments, growing_segment
 from storage.cluster.client.effects import Effect, ReadMetadata
-from storage.cluster.client.entries import entry_codec
+from storage.cluster.client.entries import entry_codec, undeclared_codec
 from storage.cluster.client.metadata_change import MetadataChange
 from storage.cluster.client.placement import replace_bookies
 from storage.cluster.errors import ClusterError, NoSuchLedgerExistsOnMetadataServer
@@ -377,6 +377,6 @@ def _first(failures: list[CopyFailed]) -> str:
 def codec_of(ledger_id: int, metadata: ClusterLedgerMetadata) -> EntryCodec:
     """Return the codec of a ledger by the password and the digest type that its metadata have."""
     if metadata.password is None:
-        # An old format, which says neither. As in BookKeeper, these are then what a client takes by default.
-        return entry_codec(ledger_id, DigestType.CRC32C, b"")
+        # An old format, which says neither. The password is what a client takes by default, as in BookKeeper.
+        return undeclared_codec(ledger_id, b"")
     return entry_codec(ledger_id, metadata.digest_type or DigestType.CRC32C, metadata.password)

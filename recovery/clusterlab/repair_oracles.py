@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from recovery.clusterlab.world import World
     from storage.cluster.client.distribution import Quorums
     from storage.cluster.client.entries import EntryCodec
+    from storage.cluster.zookeeper.records import PathAndVersion
     from storage.cluster.zookeeper.tree import ZnodeTree
 
 _AVAILABLE = f"{ROOT}/available/"
@@ -168,7 +169,7 @@ class ClusterOracles:
         if path == disable_path(ROOT):
             return self._switched
         if opcode is OpCode.DELETE and (match := _MARK.fullmatch(path)):
-            return self._mark_goes(client, session_id, int(match[1]), tree)
+            return self._mark_goes(client, session_id, request, int(match[1]), tree)
         if opcode is OpCode.DELETE and (match := _LOCK.fullmatch(path)):
             return self._lock_goes(client, session_id, path, tree)
         ledger = self._by_path.get(path)
@@ -259,8 +260,10 @@ class ClusterOracles:
         return None
 
     def _mark_goes(
-        self, client: str, session_id: int, ledger_id: int, tree: ZnodeTree
+        self, client: str, session_id: int, request: PathAndVersion, ledger_id: int, tree: ZnodeTree
     ) -> Callable[[], None] | None:
+        if request.version < 0:
+            raise InvariantViolated("O10", f"{client} deletes a mark that may have been renewed")
         path = mark_path(ROOT, ledger_id)
         node = node_at(tree, path)
         lock = tree.nodes.get(lock_path(ROOT, ledger_id))

@@ -10,7 +10,6 @@ from planted_cluster_bugs import PlantedClusterBug
 
 from recovery.clusterlab.autorecovery import AutoRecoverySchedule
 
-AUDITOR = "recovery.autorecovery.auditor"
 CHECK = "recovery.autorecovery.check"
 COPYING = "recovery.autorecovery.copying"
 DECOMMISSION = "recovery.autorecovery.decommission"
@@ -85,23 +84,12 @@ AUTORECOVERY_BUGS = (
         "O6",
     ),
     _bug(
-        "c10-a-mark-with-known-bookies-is-not-written",
-        "a renewed mark always changes its version",
-        MARKS,
-        "mark_ledger",
-        Rewrite(
-            "if isinstance(answer, Created): ...",
-            "if not isinstance(answer, Unknown):\n    return",
-        ),
-        "O6",
-    ),
-    _bug(
         "mark-deleted-without-its-version",
         "a mark that was renewed since the lock was taken stays",
         MARKS,
         "_delete_mark",
         Replace("znodes.delete(path, mark.version)", "znodes.delete(path)"),
-        "O6",
+        "O10",
     ),
     _bug(
         "mark-deleted-without-the-lock",
@@ -113,59 +101,7 @@ AUTORECOVERY_BUGS = (
         ),
         "O10",
     ),
-    # ── the auditor ──────────────────────────────────────────────────────────────────────────────────
-    _bug(
-        "audit-of-a-bookie-that-was-there-for-a-moment",
-        "a bookie that was registered during an audit, and is lost again, needs another one",
-        AUDITOR,
-        "Auditor._audit",
-        Replace("lost - result.registered", "lost"),
-        "O6",
-    ),
-    _bug(
-        "audit-that-was-cut-short-is-complete",
-        "an audit that was cut short is made again",
-        LOST_BOOKIES,
-        "LostBookies.audit_failed",
-        Rewrite(
-            "if self._requested_at is None: ...",
-            "self._audited |= self._lost_since.keys()\nself._lost_since = {}",
-        ),
-        "O6",
-    ),
-    _bug(
-        "auditor-begins-without-an-audit",
-        "an auditor begins with an audit, because the one before may have ended in the middle of one",
-        LOST_BOOKIES,
-        "LostBookies.__init__",
-        Rewrite("self._audited: set[str] = set()", "self._audited: set[str] = set(cookies)"),
-        "O6",
-    ),
     # ── the worker ───────────────────────────────────────────────────────────────────────────────────
-    _bug(
-        "worker-with-turns-that-were-not-given-back",
-        "a repair that was cancelled before its first step holds neither a turn nor a lock",
-        WORKER,
-        "ReplicationWorker._repair_all",
-        Drop("self._locked.clear()"),
-        "O6",
-    ),
-    _bug(
-        "worker-does-not-notice-that-it-is-disabled",
-        "nothing is repaired while auto-recovery is disabled",
-        WORKER,
-        "ReplicationWorker._wait_until_disabled",
-        Replace("isinstance(await watch.next(), Gone)", "isinstance(await watch.next(), object)"),
-        "O12",
-    ),
-    _bug(
-        "n16-read-only-is-not-there",
-        "a bookie that takes no adds is no reason to recover a ledger",
-        REPAIR,
-        "LedgerRepair._outcome",
-        Replace("set(growing.bookies) - self._bookies.all", "set(growing.bookies) - self._bookies.writable"),
-        "O11",
-    ),
     _bug(
         "recovery-by-registrations-that-lag",
         "a writer is fenced only by the newest registrations",
@@ -173,14 +109,6 @@ AUTORECOVERY_BUGS = (
         "read_newest_bookies",
         Rewrite("await znodes.sync(...)", "pass"),
         "O11",
-    ),
-    _bug(
-        "recovered-ledger-is-read-in-part",
-        "after a recovery every copy of the last segment is read",
-        WORKER,
-        "ReplicationWorker._suspect",
-        Rewrite("await underreplication.mark_ledger(...)", "return lock"),
-        "O6",
     ),
     # ── the repair of a ledger ───────────────────────────────────────────────────────────────────────
     _bug(
@@ -199,19 +127,6 @@ AUTORECOVERY_BUGS = (
         Replace("not self._tasks[-1].fragment.count", "True"),
         "T2",
         "O6",
-    ),
-    _bug(
-        "c13-segments-by-value",
-        "a segment is named by its key, and not by its list of bookies",
-        REPAIR,
-        "LedgerRepair._with_moves",
-        Replace(
-            "by_segment.get(segment.first_entry, ())",
-            "[one for one in self._moves if one.old in segment.bookies]",
-        ),
-        "T2",
-        "O6",
-        "O8",
     ),
     _bug(
         "growing-segment-is-repaired",
@@ -239,14 +154,6 @@ AUTORECOVERY_BUGS = (
         "O6",
     ),
     _bug(
-        "silent-suspects-count-as-read",
-        "every entry of a suspected bookie is read, also if it does not answer at first",
-        REPAIR,
-        "LedgerRepair._note_read",
-        Replace("one.unreachable is not None", "False"),
-        "O6",
-    ),
-    _bug(
         "silent-bookies-count-as-whole",
         "a bookie that gives no useful answer postpones the repair",
         REPAIR,
@@ -260,14 +167,6 @@ AUTORECOVERY_BUGS = (
         CHECK,
         "judge",
         Replace("entries.decode(entry_id, data) is None", "False"),
-        "O6",
-    ),
-    _bug(
-        "last-entry-is-not-read",
-        "the first and the last entry of each copy are read",
-        CHECK,
-        "positions",
-        Replace("{0, count - 1}", "{0}"),
         "O6",
     ),
     _bug(

@@ -62,6 +62,8 @@ class RepairWorld:
     added: list[tuple[str, int]] = field(default_factory=list)
     read: list[tuple[str, int]] = field(default_factory=list)
     writes: int = 0
+    key: bytes = CODEC.master_key
+    """The key that bookies check."""
     before_write: Callable[[], None] | None = None
     """Called once, before a change of the metadata takes place."""
 
@@ -131,7 +133,7 @@ class RepairWorld:
                     return CodeAnswer(Code.READ_ONLY)
                 if not options.is_recovery:
                     return CodeAnswer(Code.FENCED)
-                if key != CODEC.master_key:
+                if key != self.key:
                     return CodeAnswer(Code.UNAUTHORIZED)
                 self.added.append((bookie, entry_id))
                 if bookie not in self.forgetful:

@@ -27,7 +27,7 @@ from storage.cluster.client.effects import (
     Send,
     WriteMetadata,
 )
-from storage.cluster.client.entries import entry_codec
+from storage.cluster.client.entries import entry_codec, undeclared_codec
 from storage.cluster.client.placement import Candidates, ZoneRules, choose_ensemble
 from storage.cluster.client.recoverer import LedgerRecoverer
 from storage.cluster.client.writer import LedgerWriter
@@ -398,5 +398,6 @@ def _entries_of(ledger_id: int, metadata: ClusterLedgerMetadata, password: bytes
     """Return the codec of a ledger, or raise `UnauthorizedAccess` before any bookie is asked."""
     if metadata.password is not None and metadata.password != password:
         raise UnauthorizedAccess(ledger_id)
-    kind = metadata.digest_type if metadata.password is not None else None
-    return entry_codec(ledger_id, kind or DigestType.CRC32C, password)
+    if metadata.password is None:
+        return undeclared_codec(ledger_id, password)
+    return entry_codec(ledger_id, metadata.digest_type or DigestType.CRC32C, password)

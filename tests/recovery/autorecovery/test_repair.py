@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 from planted_repair_bugs import REPAIR_BUGS, PlantedRepairBug, planted
 from repair_world import (
+    LEDGER,
     data_of,
     is_readable,
     ledger,
@@ -22,7 +24,9 @@ from recovery.autorecovery.repair import (
     Repaired,
     Unrepairable,
 )
+from storage.cluster.client.entries import entry_codec
 from storage.cluster.metadata.ledger import LedgerSegment
+from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
     from recovery.autorecovery.repair import RepairResult
@@ -268,6 +272,27 @@ def test_a_suspect_where_the_ledger_grows_keeps_the_mark_until_the_ledger_is_clo
     assert world.lacking() == [("b4", 4)]
     assert world.play(world.repair("b4"), Random(1)) == Repaired()
     assert world.lacking() == []
+
+
+@pytest.mark.parametrize("kind", [DigestType.CRC32, DigestType.CRC32C, DigestType.MAC])
+def test_a_ledger_of_an_old_format_is_copied_with_the_digest_that_its_entries_have(kind: DigestType) -> None:
+    """The first format of metadata says neither the digest type nor the password."""
+    codec = entry_codec(LEDGER, kind, b"")
+    metadata = replace(ledger(2, 2, [(0, "123")], 5), password=None, digest_type=None, format_version=1)
+    world = world_of(metadata)
+    entries = {
+        entry_id: codec.encode(entry_id, entry_id - 1, 4 * (entry_id + 1), b"%4d" % entry_id)
+        for entry_id in range(6)
+    }
+    world.stores = {name: {one: entries[one] for one in store} for name, store in world.stores.items()}
+    world.key, world.down = codec.master_key, {"b1"}
+    world.check_change = lambda *_: None  # type: ignore[method-assign]  # it expects another digest
+    assert world.play(world.repair("b1"), Random(1)) == Repaired()
+    assert world.metadata is not None
+    [segment] = world.metadata.segments
+    for entry_id in range(6):
+        for index in (entry_id % 3, (entry_id + 1) % 3):
+            assert world.stores[segment.bookies[index]][entry_id] == entries[entry_id]
 
 
 def test_an_empty_closed_ledger_loses_only_a_name() -> None:
