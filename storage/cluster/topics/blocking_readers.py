@@ -48,7 +48,9 @@ class TopicReader:
             while piece := self._thread.run(_next_of(messages, count)):
                 yield from piece
         finally:
-            self._thread.run(messages.aclose())
+            # A loop that has ended has closed it already.
+            if not self._thread.loop.is_closed():
+                self._thread.run(messages.aclose())
 
 
 async def _next_of(messages: AsyncGenerator[ReceivedMessage, None], count: int) -> list[ReceivedMessage]:
