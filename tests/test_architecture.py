@@ -197,6 +197,7 @@ OWNERS = {
         "recovery/clusterlab/virtual_loop.py",
         "recovery/clusterlab/znodes.py",
         "recovery/shell/commands/autorecovery_run.py",
+        "recovery/shell/commands/autorecovery_status.py",
         "recovery/shell/commands/empty_bookie.py",
         "recovery/shell/commands/metadata_serve.py",
         "recovery/shell/commands/bookie.py",

@@ -32,6 +32,8 @@ class _Failure:
     absent: frozenset[str]
     """Bookies whose return lets the ledger be tried again."""
     reason: str
+    pause_s: float | None = None
+    """The pause before the next attempt; `None` if time does not help."""
 
 
 class RepairAttempts:
@@ -51,6 +53,13 @@ class RepairAttempts:
         """The ledgers that are not tried again by time."""
         return frozenset(id_ for id_, one in self._failures.items() if one.not_before == float("inf"))
 
+    def reasons(self) -> list[tuple[int, str, float | None]]:
+        """Return why each repair has failed, by ascending ledger id.
+
+        The third value is the pause before the next attempt; `None` if time does not help.
+        """
+        return [(id_, one.reason, one.pause_s) for id_, one in sorted(self._failures.items())]
+
     def may_try(self, ledger_id: int, mark_version: int, registered: AbstractSet[str], now: float) -> bool:
         """Return whether a ledger with this mark should be tried now."""
         last = self._failures.get(ledger_id)
@@ -66,12 +75,15 @@ class RepairAttempts:
         last = self._failures.get(ledger_id)
         count = 1 + (last.count if last is not None and last.mark_version == mark_version else 0)
         pause_s: float = self._pause_max_s / 2 ** max(0, _DOUBLINGS + 1 - count)
-        self._failures[ledger_id] = _Failure(mark_version, count, now + pause_s, frozenset(), reason)
+        failure = _Failure(mark_version, count, now + pause_s, frozenset(), reason, pause_s)
+        self._failures[ledger_id] = failure
         return pause_s
 
-    def note_waiting(self, ledger_id: int, mark_version: int, reason: str, until: float) -> None:
+    def note_waiting(
+        self, ledger_id: int, mark_version: int, reason: str, until: float, pause_s: float
+    ) -> None:
         """Note that a ledger is to be looked at again at this time, which is not a failure."""
-        self._failures[ledger_id] = _Failure(mark_version, 0, until, frozenset(), reason)
+        self._failures[ledger_id] = _Failure(mark_version, 0, until, frozenset(), reason, pause_s)
 
     def note_unrepairable(
         self, ledger_id: int, mark_version: int, reason: str, absent: frozenset[str]

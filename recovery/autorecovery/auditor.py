@@ -10,7 +10,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from recovery.autorecovery import audits
+from recovery.autorecovery import audits, check_position
+from recovery.autorecovery.check_position import CheckPosition
 from recovery.autorecovery.lost_bookies import LostBookies
 from storage.cluster.errors import InvalidMetadata, MetadataUnavailable, SessionExpired
 from storage.cluster.metadata import cookies, registration, underreplication
@@ -177,11 +178,22 @@ class Auditor:
                 await asyncio.sleep(min(interval_s, _CHECK_RETRY_S))
 
     async def _check(self, kind: CheckKind, percent: int) -> bool:
-        """Check all ledgers. Return whether the pass was complete."""
-        began_ms = int(self._clock() * 1000)
+        """Check all ledgers that a pass has not checked yet. Return whether the pass is complete."""
+        position = await self._position(kind, percent)
+
+        async def keep(reached: CheckPosition) -> None:
+            await check_position.write(self._znodes, self._root, kind, reached)
+
         try:
             result = await audits.check_all(
-                self._znodes, self._paths, self._cluster, percent, _report_finding, self._clock
+                self._znodes,
+                self._paths,
+                self._cluster,
+                percent,
+                _report_finding,
+                position,
+                keep,
+                self._clock,
             )
         except SessionExpired:
             raise
@@ -194,9 +206,21 @@ class Auditor:
             *(result.ledgers, result.marked, result.unreachable),
         )
         if result.is_complete:
-            # Without its time a pass that was cut short is repeated soon, and not in a week.
-            await underreplication.set_check_time(self._znodes, self._root, kind, began_ms)
+            # Without its time a pass that was cut short is continued soon, and not in a week.
+            await underreplication.set_check_time(self._znodes, self._root, kind, position.began_ms)
+            await check_position.clear(self._znodes, self._root, kind)
         return result.is_complete
+
+    async def _position(self, kind: CheckKind, percent: int) -> CheckPosition:
+        """Return where a pass goes on that was cut short, perhaps another auditor's, or a new beginning."""
+        position = await check_position.read(self._znodes, self._root, kind)
+        last_ms = await underreplication.read_check_time(self._znodes, self._root, kind)
+        is_usable = position is not None and position.percent == percent
+        # A complete pass of BookKeeper's auditor, or of ours, is newer.
+        if position is None or not is_usable or (last_ms or 0) >= position.began_ms:
+            return CheckPosition(int(self._clock() * 1000), percent)
+        _LOG.info("a check of all ledgers goes on with ledger %d", min((position.next_id, *position.left)))
+        return position
 
 
 def _report_finding(ledger_id: int, findings: list[FragmentFinding]) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from recovery.autorecovery.check import FragmentState, LedgerCheck
+from recovery.autorecovery.check_position import CheckPosition, CheckProgress
 from recovery.autorecovery.drive import run_check
 from recovery.autorecovery.fragments import fixed_fragments, lost_of
 from recovery.autorecovery.repair import codec_of
@@ -23,7 +25,7 @@ from storage.cluster.metadata.update import decode_ledger
 from storage.cluster.metadata.znodes import Gone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Sequence
 
     from recovery.autorecovery.check import FragmentFinding
     from storage.cluster.client.cluster import AsyncCluster
@@ -40,6 +42,8 @@ Flaw = MisplacedNode | InvalidMetadata
 _CHUNK = 1000
 """Ledgers whose metadata are in memory at the same time."""
 _CHECKS_AT_ONCE = 16
+_KEEP_S = 10.0
+"""How often the position of a check is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,15 @@ class PassResult:
 
 
 async def read_chunks(
-    znodes: Znodes, paths: LedgerPaths, unreadable: Callable[[Flaw], None]
+    znodes: Znodes, paths: LedgerPaths, unreadable: Callable[[Flaw], None], first_id: int = 0
 ) -> AsyncIterator[list[LedgerOfCluster]]:
-    """Yield all ledgers in chunks, ascending. `unreadable` gets each node that cannot be read."""
+    """Yield all ledgers from an id on in chunks, ascending. `unreadable` gets what cannot be read."""
     ids: list[int] = []
     async for found in list_ledgers(znodes, paths):
         if isinstance(found, MisplacedNode):
             unreadable(found)
+            continue
+        if found < first_id:
             continue
         ids.append(found)
         if len(ids) == _CHUNK:
@@ -129,50 +135,108 @@ async def mark_lost(znodes: Znodes, paths: LedgerPaths, clock: Callable[[], floa
     return result
 
 
+Keep = Callable[["CheckPosition"], "Awaitable[None]"]
+"""Keeps the position of a check, from which a later pass may go on."""
+
+
 async def check_all(
     znodes: Znodes,
     paths: LedgerPaths,
     cluster: AsyncCluster,
     percent: int,
     found: Callable[[int, list[FragmentFinding]], None],
+    resumed: CheckPosition | None = None,
+    keep: Keep | None = None,
     clock: Callable[[], float] = time.time,
 ) -> PassResult:
     """Check the fixed fragments of all ledgers, and mark the ledgers that lack something for certain.
 
-    `found` gets each ledger with its fragments that are not whole. The pass is complete if every ledger could
-    be checked, or was deleted.
+    `found` gets each ledger with its fragments that are not whole. `keep` gets the position from time to
+    time, and a later pass may go on there as `resumed`. The pass is complete if every ledger could be
+    checked, or was deleted.
     """
-    result = PassResult()
-    turns = asyncio.Semaphore(_CHECKS_AT_ONCE)
+    one_pass = _CheckPass(znodes, paths, cluster, resumed or CheckPosition(0, percent), found, keep, clock)
+    await one_pass.run()
+    return one_pass.result
 
-    def unreadable(what: Flaw) -> None:
-        result.unreadable += 1
+
+class _CheckPass:
+    """One pass over the ledgers that a position names."""
+
+    def __init__(
+        self,
+        znodes: Znodes,
+        paths: LedgerPaths,
+        cluster: AsyncCluster,
+        position: CheckPosition,
+        found: Callable[[int, list[FragmentFinding]], None],
+        keep: Keep | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._znodes = znodes
+        self._paths = paths
+        self._cluster = cluster
+        self._position = position
+        self._found = found
+        self._keep = keep
+        self._clock = clock
+        self._progress = CheckProgress(position)
+        self._loop = asyncio.get_running_loop()
+        self._kept_at = self._loop.time()
+        self._turns = asyncio.Semaphore(_CHECKS_AT_ONCE)
+        self.result = PassResult()
+
+    async def run(self) -> None:
+        is_cut_short = False
+        async for chunk in self._unchecked():
+            is_enabled = await underreplication.is_enabled(self._znodes, self._paths.root)
+            bookies = await registration.read_bookies(self._znodes, self._paths.root)
+            if not is_enabled or not bookies.all:
+                is_cut_short = True
+                break
+            self._progress.begin(ledger.ledger_id for ledger in chunk)
+            async with asyncio.TaskGroup() as group:
+                for ledger in chunk:
+                    group.create_task(self._check(ledger, bookies))
+        self.result.is_complete = self._progress.is_complete and not is_cut_short
+        if self._keep is not None and not self.result.is_complete:
+            await self._keep(self._progress.position)
+
+    async def _unchecked(self) -> AsyncIterator[list[LedgerOfCluster]]:
+        """Yield in chunks the ledgers that were left, then those that the pass has not come to."""
+        left = self._position.left
+        if left:
+            chunk = await _read(self._znodes, self._paths, left, self._unreadable)
+            self._progress.forget(set(left) - {ledger.ledger_id for ledger in chunk})
+            yield chunk
+        first_id = self._position.next_id
+        async for chunk in read_chunks(self._znodes, self._paths, self._unreadable, first_id):
+            yield chunk
+
+    def _unreadable(self, what: Flaw) -> None:
+        self.result.unreadable += 1
         _LOG.warning("not checked: %s", what)
 
-    async def check(ledger: LedgerOfCluster, bookies: Bookies) -> None:
-        async with turns:
-            findings = await check_ledger(cluster, ledger, bookies, percent, int(clock()))
-        result.ledgers += 1
+    async def _check(self, ledger: LedgerOfCluster, bookies: Bookies) -> None:
+        ledger_id = ledger.ledger_id
+        async with self._turns:
+            seed = int(self._clock())
+            findings = await check_ledger(self._cluster, ledger, bookies, self._position.percent, seed)
+        self.result.ledgers += 1
         if findings:
-            found(ledger.ledger_id, findings)
+            self._found(ledger_id, findings)
         bad = suspects_of(findings)
         if bad:
-            result.marked += 1
-            await mark(znodes, paths.root, ledger.ledger_id, bad, clock)
-        elif findings:
-            result.unreachable += 1
-
-    async for chunk in read_chunks(znodes, paths, unreadable):
-        if not await underreplication.is_enabled(znodes, paths.root):
-            return result
-        bookies = await registration.read_bookies(znodes, paths.root)
-        if not bookies.all:
-            return result
-        async with asyncio.TaskGroup() as group:
-            for ledger in chunk:
-                group.create_task(check(ledger, bookies))
-    result.is_complete = not result.unreachable
-    return result
+            self.result.marked += 1
+            await mark(self._znodes, self._paths.root, ledger_id, bad, self._clock)
+        if findings and not bad:
+            self.result.unreachable += 1
+            self._progress.not_checked(ledger_id)
+        else:
+            self._progress.checked(ledger_id)
+        if self._keep is not None and self._loop.time() - self._kept_at >= _KEEP_S:
+            self._kept_at = self._loop.time()
+            await self._keep(self._progress.position)
 
 
 async def check_ledger(

@@ -32,6 +32,8 @@ class AutoRecoveryConfig:
     entry_check_interval_s: float = 0.0
     """How often every entry of all ledgers is read and its digest verified; 0 for never."""
     repairs_at_once: int = 2
+    progress_interval_s: float = 2.0
+    """How often a worker publishes what it does, if that has changed."""
     copying: CopyLimits = field(default_factory=CopyLimits)
 
     @classmethod

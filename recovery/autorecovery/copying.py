@@ -99,7 +99,8 @@ class FragmentCopy:
         self._since_pause = 0
         self._is_pausing = False
         self._failed: CopyFailed | None = None
-        self._copied = Copied(0, 0)
+        self.copied = Copied(0, 0)
+        """What the target has taken until now, also if the copy fails."""
         self.result: Copied | CopyFailed | None = None
 
     def begin(self) -> list[Effect]:
@@ -110,7 +111,7 @@ class FragmentCopy:
         if token.sending == _ADD:
             size = self._adds.pop(entry_id)
             if isinstance(answer, CodeAnswer) and answer.code is Code.OK:
-                self._copied = Copied(self._copied.entries + 1, self._copied.size + size)
+                self.copied = Copied(self.copied.entries + 1, self.copied.size + size)
             else:
                 self._fail(CopyFailure.TARGET, entry_id, f"{self._target}: {reason_of(answer)}")
             return self._proceed()
@@ -168,7 +169,7 @@ class FragmentCopy:
             self._reads[entry_id] = read
             effects += read.begin()
         if not (self._reads or self._adds or self._is_pausing):
-            self.result = self._failed or self._copied
+            self.result = self._failed or self.copied
         return effects
 
     def _fail(self, failure: CopyFailure, entry_id: int, reason: str) -> None:

@@ -166,8 +166,17 @@ class LedgerRepair:
         self._rounds = 0
         self._waits_for: str | None = None
         """Why the repair has to be made once more."""
+        self._taken = Copied(0, 0)
+        """What targets have taken from the copies that have ended."""
         self.copied = Copied(0, 0)
+        """What was copied completely."""
         self.result: RepairResult | None = None
+
+    @property
+    def taken(self) -> Copied:
+        """What targets have taken until now, also of copies that are under way or have failed."""
+        is_copying = self._stage is _Stage.COPYING and self._copy.result is None
+        return _sum(self._taken, self._copy.copied) if is_copying else self._taken
 
     def begin(self) -> list[Effect]:
         return [ReadMetadata()]
@@ -287,13 +296,15 @@ class LedgerRepair:
 
     def _copied(self, effects: list[Effect]) -> list[Effect]:
         task, result = self._task, self._copy.result
+        if result is not None:
+            self._taken = _sum(self._taken, self._copy.copied)
         match result:
             case None:
                 return effects
             case CopyFailed():
                 self._failed[task.fragment.key] = result
-            case Copied(entries, size):
-                self.copied = Copied(self.copied.entries + entries, self.copied.size + size)
+            case Copied(size=size):
+                self.copied = _sum(self.copied, result)
                 if task.bad:
                     self._in_place.setdefault(task.fragment.key, set()).update(task.bad)
                 else:
@@ -363,6 +374,10 @@ class LedgerRepair:
     def _end(self, result: RepairResult) -> list[Effect]:
         self.result = result
         return []
+
+
+def _sum(one: Copied, other: Copied) -> Copied:
+    return Copied(one.entries + other.entries, one.size + other.size)
 
 
 def _name_of(fragment: Fragment) -> tuple[FragmentKey, str]:

@@ -22,7 +22,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recovery.autorecovery.attempts import RepairAttempts
+from recovery.autorecovery.copying import Copied
 from recovery.autorecovery.drive import run_repair
+from recovery.autorecovery.progress import STUCK_MAX, CopyRate, StuckLedger, WorkerProgress, publish
 from recovery.autorecovery.repair import (
     GrowingWithoutBookies,
     LedgerGone,
@@ -39,7 +41,7 @@ from storage.cluster.errors import (
     SessionExpired,
 )
 from storage.cluster.metadata import registration, underreplication
-from storage.cluster.metadata.znodes import Gone
+from storage.cluster.metadata.znodes import Gone, Unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,6 +56,8 @@ _LOG = logging.getLogger("ledgerstore.autorecovery")
 
 _LOOK_S = 5.0
 """How often to look for marks: a watch of the top of their tree does not show every new one."""
+_SOON_S = 0.1
+"""The first pause after a repair: an audit that has just begun marks further ledgers."""
 
 
 class ReplicationWorker:
@@ -88,6 +92,11 @@ class ReplicationWorker:
         """Marked ledgers of the last listing that were not tried yet."""
         self._growing: dict[int, tuple[GrowingWithoutBookies, float]] = {}
         """By ledger whose writer may still replace lost bookies: what was found, and since when."""
+        self._repairs: set[LedgerRepair] = set()
+        """Those that are under way."""
+        self._repaired = self._locks_taken = 0
+        self._taken = Copied(0, 0)
+        """What was copied by the repairs that have ended."""
 
     def given_up(self) -> frozenset[int]:
         """Return the ledgers that this worker cannot repair, and does not try again by time."""
@@ -95,15 +104,47 @@ class ReplicationWorker:
 
     async def run(self) -> None:
         """Repair until the session ends or the caller is cancelled."""
+        publishing = asyncio.ensure_future(self._publish_repeatedly())
         marks = self._znodes.watch_children(underreplication.marks_path(self._root))
         try:
+            pause_s = _LOOK_S
             while True:
                 await underreplication.wait_until_enabled(self._znodes, self._root)
+                before = self._locks_taken
                 await self._repair_while_enabled()
+                pause_s = min(2 * pause_s, _LOOK_S) if before == self._locks_taken else _SOON_S
                 # The watch does not notice a mark below an inner node that exists already.
-                await marks.next(_LOOK_S)
+                if not isinstance(await marks.next(pause_s), Unchanged):
+                    pause_s = _SOON_S
         finally:
             marks.close()
+            publishing.cancel()
+            await asyncio.gather(publishing, return_exceptions=True)
+
+    async def _publish_repeatedly(self) -> None:
+        """Publish what this worker does. A failure is no reason to stop repairing."""
+        rate, before = CopyRate(self._loop.time()), None
+        while True:
+            await asyncio.sleep(self._config.progress_interval_s)
+            now, entries, size = self._loop.time(), *self._copied()
+            stuck = self._attempts.reasons()
+            progress = WorkerProgress(
+                self._name,
+                self._repaired,
+                entries,
+                size,
+                *rate.at(now, entries, size),
+                len(stuck),
+                tuple(StuckLedger(*one) for one in stuck[:STUCK_MAX]),
+            )
+            if progress != before:
+                with suppress(ClusterError):
+                    await publish(self._znodes, self._root, progress)
+                    before = progress
+
+    def _copied(self) -> Copied:
+        taken = [self._taken, *(repair.taken for repair in self._repairs)]
+        return Copied(sum(one.entries for one in taken), sum(one.size for one in taken))
 
     async def _repair_while_enabled(self) -> None:
         """Repair what is marked. Return when nothing is left to do now, or when repair is disabled."""
@@ -170,6 +211,7 @@ class ReplicationWorker:
                 self._report_invalid(ledger_id, error)
                 continue
             if lock is not None:
+                self._locks_taken += 1
                 self._locked.add(ledger_id)
                 return lock
             self._may_be_locked.discard(ledger_id)
@@ -256,12 +298,17 @@ class ReplicationWorker:
             self._config.copying,
         )
         began = self._loop.time()
+        self._repairs.add(repair)
         try:
             result = await run_repair(self._cluster, ledger_id, repair)
         except SessionExpired:
             raise
         except ClusterError as error:
             result = Postponed(str(error))
+        finally:
+            self._repairs.discard(repair)
+            entries, size = repair.taken
+            self._taken = Copied(self._taken.entries + entries, self._taken.size + size)
         if repair.copied.entries:
             _LOG.info(
                 "ledger %d: %d entries (%d bytes) copied in %.1f s",
@@ -310,6 +357,7 @@ class ReplicationWorker:
         match result:
             case Repaired() | LedgerGone():
                 self._attempts.note_repaired(ledger_id)
+                self._repaired += 1
                 is_unmarked = await underreplication.mark_repaired(self._znodes, self._root, lock)
                 what = "repaired" if isinstance(result, Repaired) else "deleted by its owner"
                 _LOG.info(
@@ -325,8 +373,8 @@ class ReplicationWorker:
             case GrowingWithoutBookies(segment, bookies):
                 reason = f"grows from entry {segment} on, without {', '.join(bookies)}"
                 _, since = self._growing[ledger_id]
-                until = since + self._config.open_ledger_grace_s
-                self._attempts.note_waiting(ledger_id, version, reason, until)
+                grace_s = self._config.open_ledger_grace_s
+                self._attempts.note_waiting(ledger_id, version, reason, since + grace_s, grace_s)
                 _LOG.info("ledger %d %s: its writer may replace them", ledger_id, reason)
             case Postponed(reason):
                 self._postpone(lock, reason)

@@ -358,7 +358,7 @@ class AutoRecoverySchedule(RepairedCluster):
                     cluster,
                     100,
                     lambda *_: None,
-                    self._hosts[0].clock,
+                    clock=self._hosts[0].clock,
                 )
                 self._is_checked = result.is_complete
             except MetadataUnavailable:

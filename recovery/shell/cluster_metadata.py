@@ -14,6 +14,7 @@ from recovery.shell.exit_codes import CannotDo, StoreRefused, check_installed
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from storage.cluster.client.connections import ConnectionOptions
     from storage.cluster.metadata.address import MetadataAddress
     from storage.cluster.metadata.paths import LedgerTree
     from storage.cluster.metadata.znodes import Znodes
@@ -84,17 +85,58 @@ def connection(function: _Function) -> _Function:
         metavar="SECONDS",
         help="How long to try to connect.",
     )
+    @metadata_tls
+    @wraps(function)
+    def gathered(timeout: float, tls: ClientTls | None, **rest: Any) -> Any:
+        return function(connection=MetadataConnection(timeout, tls), **rest)
+
+    return gathered  # type: ignore[return-value]
+
+
+def metadata_tls(function: _Function) -> _Function:
+    """Add the options for TLS to the metadata. The command gets them as `tls`."""
+
     @click.option("--tls-ca", metavar="FILE", help="Connect by TLS, and check the server with these (PEM).")
     @click.option("--tls-certificate", metavar="FILE", help="Connect by TLS with this certificate (PEM).")
     @click.option("--tls-key", metavar="FILE", help="The key of the certificate, if it is in another file.")
     @wraps(function)
-    def gathered(
-        timeout: float, tls_ca: str | None, tls_certificate: str | None, tls_key: str | None, **rest: Any
-    ) -> Any:
-        tls = tls_of(tls_ca, tls_certificate, tls_key)
-        return function(connection=MetadataConnection(timeout, tls), **rest)
+    def gathered(tls_ca: str | None, tls_certificate: str | None, tls_key: str | None, **rest: Any) -> Any:
+        return function(tls=tls_of(tls_ca, tls_certificate, tls_key), **rest)
 
     return gathered  # type: ignore[return-value]
+
+
+def bookie_tls(function: _Function) -> _Function:
+    """Add the options for TLS to bookies. The command gets them as `bookies`."""
+
+    @click.option(
+        "--bookie-tls-ca", metavar="FILE", help="Reach bookies by TLS, and check them with these (PEM)."
+    )
+    @click.option(
+        "--bookie-tls-certificate", metavar="FILE", help="Reach bookies by TLS with this certificate (PEM)."
+    )
+    @click.option(
+        "--bookie-tls-key", metavar="FILE", help="The key of that certificate, if it is in another file."
+    )
+    @wraps(function)
+    def gathered(
+        bookie_tls_ca: str | None,
+        bookie_tls_certificate: str | None,
+        bookie_tls_key: str | None,
+        **rest: Any,
+    ) -> Any:
+        bookies = tls_of(bookie_tls_ca, bookie_tls_certificate, bookie_tls_key, "--bookie-tls")
+        return function(bookies=bookies, **rest)
+
+    return gathered  # type: ignore[return-value]
+
+
+def options_of(bookies: ClientTls | None) -> ConnectionOptions:
+    """Return the options of connections to bookies. Raise `InvalidConfig` if the files cannot be used."""
+    from storage.cluster.client.connections import ConnectionOptions
+    from storage.cluster.tls import client_context
+
+    return ConnectionOptions(tls=None if bookies is None else client_context(bookies))
 
 
 def tls_of(

@@ -121,7 +121,7 @@ ALIASES = {
     "cookie_get": ["cookie", "show"],
     "cookie_create": ["cookie", "create"],
     "cookie_delete": ["cookie", "delete"],
-    "whoisauditor": ["autorecovery", "status"],
+    "whoisauditor": ["autorecovery", "status", "--once"],
     "readledger": ["read"],
     "localconsistencycheck": ["verify"],
     "rebuild-db-ledger-locations-index": ["rebuild-index"],

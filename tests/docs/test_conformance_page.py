@@ -43,3 +43,19 @@ def test_no_number_is_missing_and_none_occurs_twice() -> None:
     numbers = [number.lower() for number in (*TOLD, *LEFT_OUT)]
     assert len(numbers) == len(set(numbers))
     assert set(numbers) == {f"{letter}{number}" for letter, numbers in RANGES.items() for number in numbers}
+
+
+AUTO_RECOVERY = PAGE.partition("## Auto-recovery")[2].partition("\n## ")[0]
+
+
+def test_each_number_of_auto_recovery_is_on_the_page_and_has_a_test() -> None:
+    numbers = re.findall(r"^\| (\d\d) \|", AUTO_RECOVERY, re.MULTILINE)
+    assert numbers == [str(number) for number in range(46, 56)]
+    tests = (ROOT / "tests" / "recovery" / "autorecovery" / "test_conformance.py").read_text()
+    assert set(re.findall(r"^def test_(\d\d)_", tests, re.MULTILINE)) == set(numbers)
+
+
+def test_each_defect_names_a_test_that_is_there() -> None:
+    named = re.findall(r"\[(test_\w+)\]\(\.\./([\w/.]+\.py)\)", AUTO_RECOVERY)
+    assert len(named) > 20
+    assert [name for name, path in named if f"def {name}(" not in (ROOT / path).read_text()] == []

@@ -1,11 +1,15 @@
 """Test that BookKeeper's auto-recovery and ours repair the same clusters, alone and together.
 
     python tests/interop/autorecovery.py            all of it, as `make interop-autorecovery` does
-    python tests/interop/autorecovery.py NAME ...   only these: real-on-ours, ours-on-real, both-on-mixed
+    python tests/interop/autorecovery.py NAME ...   only real-on-ours, ours-on-real, both-on-mixed, damage
+    python tests/interop/autorecovery.py quick      both-on-mixed with fewer ledgers, and damage
 
 Ledgers are written to four bookies, and one of these is killed. Afterwards every entry of every copy is read
 and its digest verified, there are no marks and no locks, and BookKeeper's shell lists no under-replicated
-ledger. The ledger that was still being written has lost its writer with the bookie: it is closed.
+ledger, and names the auditor. One ledger has lost its writer with the bookie: it is closed. The writer of
+another one lives: it replaces the bookie itself, is not fenced, and closes the ledger at its own end.
+
+`damage` is in `repaired_damage.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import bookies
+import repaired_damage
 from bookies import java, ledgerstore, our_bookie, our_metadata, real_bookie, wait_until_registered
 from jvm import MADE, exit_code_of
 from zookeeper_processes import free_port, real_zookeeper
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from recovery.autorecovery.check import FragmentFinding
+    from storage.cluster.client.async_writer import AsyncLedgerWriter
     from storage.cluster.client.cluster import AsyncCluster
     from storage.cluster.metadata.znodes import Znodes
 
@@ -52,9 +58,13 @@ if TYPE_CHECKING:
 
 DIRECTORY = MADE / "autorecovery"
 LEDGERS = 30
+LEDGERS_QUICK = 8
 ENTRIES = 60
 GRACE_S = 3
+OURS, REALS = "127.0.0.1:1", "127.0.0.1:3181"
+"""The names of our auditor, and of BookKeeper's, which takes the default port of a bookie for it."""
 _REPAIRED_S = 180
+_ADD_EVERY_S = 0.05
 _QUORUMS = Quorums(3, 2, 2)
 _PASSWORD = b"secret"
 _LOGGING = """<Configuration status="error"><Appenders><Console name="out" target="SYSTEM_OUT">
@@ -106,7 +116,7 @@ def our_recovery(uri: str, directory: Path) -> Iterator[None]:
     """Run our auditor and worker."""
     directory.mkdir(parents=True, exist_ok=True)
     command = ledgerstore(
-        *("autorecovery", "run", uri, "--name", "ours", "--grace", str(GRACE_S), "--session-timeout", "4")
+        *("autorecovery", "run", uri, "--name", OURS, "--grace", str(GRACE_S), "--session-timeout", "4")
     )
     with _process(command, directory / "log"):
         yield
@@ -117,6 +127,7 @@ def check(
     metadata: Callable[[], AbstractContextManager[int]],
     kinds: Sequence[Bookie],
     recoveries: Sequence[Recovery],
+    ledgers: int = LEDGERS,
 ) -> None:
     """Kill one of four bookies, and check that all ledgers are whole again."""
     shutil.rmtree(DIRECTORY, ignore_errors=True)
@@ -135,48 +146,68 @@ def check(
         for number, recovery in enumerate(recoveries):
             recovering.enter_context(recovery(uri, DIRECTORY / f"recovery-{number}"))
         began = time.monotonic()
-        asyncio.run(_kill_and_wait(uri, pids[0], f"127.0.0.1:{ports[0]}"))
+        asyncio.run(_kill_and_wait(uri, pids[0], f"127.0.0.1:{ports[0]}", ledgers))
         seconds = time.monotonic() - began
+        [auditor] = _shell(uri, "whoisauditor", r"Current auditor\|\{auditor=([^}]+)\}")
+        assert auditor in {OURS if one is our_recovery else REALS for one in recoveries}, auditor
         recovering.close()
-        assert _shell(uri) == []
+        assert _listed(uri) == []
         # Otherwise the list could be empty because the shell lists nothing at all.
         asyncio.run(_mark(uri, 999))
-        assert _shell(uri) == ["999"]
+        assert _listed(uri) == ["999"]
         print(f"{name}: all ledgers are whole {seconds:.1f} s after the writes began", flush=True)
 
 
-async def _kill_and_wait(uri: str, pid: int, victim: str) -> None:
+async def _kill_and_wait(uri: str, pid: int, victim: str, ledgers: int) -> None:
     """Write ledgers, kill a bookie, and return when every copy of every ledger is whole."""
     address = parse_address(uri)
     async with (
         connect(ClientConfig(address.hosts)) as znodes,
         open_cluster(znodes, address.root) as cluster,
     ):
-        growing_id = await _write(cluster, victim)
+        for number in range(ledgers):
+            writer = await cluster.create(_QUORUMS, _PASSWORD)
+            await writer.append_many([b"%d/%d" % (number, entry) for entry in range(ENTRIES)])
+            await writer.close()
+        abandoned = await _written_at(cluster, victim)
+        abandoned.abandon()
+        growing = await _written_at(cluster, victim)
+        writing = asyncio.ensure_future(_append(growing))
         os.kill(pid, signal.SIGKILL)
         give_up_at = time.monotonic() + _REPAIRED_S
-        while (why := await _what_is_missing(znodes, cluster, address.root, victim, growing_id)) is not None:
+        while (
+            why := await _what_is_missing(znodes, cluster, address.root, victim, abandoned.id, ledgers)
+        ) is not None:
             assert time.monotonic() < give_up_at, why
+            assert not writing.done(), writing
             await asyncio.sleep(0.5)
-
-
-async def _write(cluster: AsyncCluster, victim: str) -> int:
-    """Write closed ledgers, and one that stays open at the bookie that will be killed; return its id."""
-    for number in range(LEDGERS):
-        writer = await cluster.create(_QUORUMS, _PASSWORD)
-        await writer.append_many([b"%d/%d" % (number, entry) for entry in range(ENTRIES)])
-        await writer.close()
-    growing = await cluster.create(_QUORUMS, _PASSWORD)
-    while victim not in growing.metadata.segments[0].bookies:
+        # It was left alone, and is longer than when the bookie was killed.
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
         await growing.close()
-        growing = await cluster.create(_QUORUMS, _PASSWORD)
-    await growing.append_many([b"open/%d" % entry for entry in range(ENTRIES)])
-    growing.abandon()
-    return growing.id
+        found = [one async for one in (await cluster.view(growing.id, _PASSWORD)).payloads()]
+        assert len(found) > ENTRIES, len(found)
+
+
+async def _written_at(cluster: AsyncCluster, victim: str) -> AsyncLedgerWriter:
+    """Return the writer of a ledger with entries at the bookie that will be killed."""
+    writer = await cluster.create(_QUORUMS, _PASSWORD)
+    while victim not in writer.metadata.segments[0].bookies:
+        await writer.close()
+        writer = await cluster.create(_QUORUMS, _PASSWORD)
+    await writer.append_many([b"open/%d" % entry for entry in range(ENTRIES)])
+    return writer
+
+
+async def _append(writer: AsyncLedgerWriter) -> None:
+    """Append until the caller is cancelled. It ends with an error if the writer is fenced."""
+    while True:
+        await writer.append(b"more")
+        await asyncio.sleep(_ADD_EVERY_S)
 
 
 async def _what_is_missing(
-    znodes: Znodes, cluster: AsyncCluster, root: str, victim: str, growing_id: int
+    znodes: Znodes, cluster: AsyncCluster, root: str, victim: str, abandoned_id: int, ledgers: int
 ) -> str | None:
     """Return why the cluster is not whole yet, or `None` if it is."""
     if victim in (await read_bookies(znodes, root)).all:
@@ -186,15 +217,15 @@ async def _what_is_missing(
     if marks or (not isinstance(locks, Gone) and locks.names):
         return f"marks {marks}, locks {locks}"
     paths = LedgerPaths(root, await read_tree(znodes, root))
-    if (await read_ledger(znodes, paths, growing_id)).value.state is not ClusterLedgerState.CLOSED:
-        return "the ledger that was being written is not closed"
+    if (await read_ledger(znodes, paths, abandoned_id)).value.state is not ClusterLedgerState.CLOSED:
+        return "the ledger whose writer is gone is not closed"
     bad: dict[int, list[str]] = {}
 
     def note(ledger_id: int, findings: list[FragmentFinding]) -> None:
         bad[ledger_id] = [one.state.value for one in findings]
 
     result = await check_all(znodes, paths, cluster, 100, note)
-    assert result.ledgers > LEDGERS
+    assert result.ledgers > ledgers
     return f"{bad}" if bad else None
 
 
@@ -204,26 +235,37 @@ async def _mark(uri: str, ledger_id: int) -> None:
         await mark_ledger(znodes, address.root, ledger_id, ["lost:3181"], 1)
 
 
-def _shell(uri: str) -> list[str]:
+def _listed(uri: str) -> list[str]:
     """Return the ledgers that BookKeeper's shell lists as under-replicated."""
+    return _shell(uri, "listunderreplicated", r"^Under-replicated ledger\|\{ledgerId=(\d+)\}")
+
+
+def _shell(uri: str, word: str, pattern: str) -> list[str]:
+    """Return what the pattern finds in the lines of a command of BookKeeper's shell."""
     logging = DIRECTORY / "log4j2.xml"
     logging.write_text(_LOGGING)
     shell = f"-Dlog4j2.configurationFile={logging}", "org.apache.bookkeeper.bookie.BookieShell"
-    command = java(*shell, "-conf", _conf(uri, DIRECTORY / "shell"), "listunderreplicated")
+    command = java(*shell, "-conf", _conf(uri, DIRECTORY / "shell"), word)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return re.findall(r"^Under-replicated ledger\|\{ledgerId=(\d+)\}", done.stdout, re.MULTILINE)
+    return re.findall(pattern, done.stdout, re.MULTILINE)
 
 
 def main() -> int:
     ours, real = our_bookie, real_bookie
+    mixed: list[Bookie] = [ours, real, ours, real]
     checks: dict[str, Callable[[], None]] = {
         "real-on-ours": lambda: check("real-on-ours", our_metadata, [ours] * 4, [real_recovery]),
         "ours-on-real": lambda: check("ours-on-real", real_zookeeper, [real] * 4, [our_recovery]),
-        "both-on-mixed": lambda: check(
-            "both-on-mixed", our_metadata, [ours, real, ours, real], [our_recovery, real_recovery]
+        "both-on-mixed": lambda: check("both-on-mixed", our_metadata, mixed, [our_recovery, real_recovery]),
+    }
+    checks |= {
+        "damage": repaired_damage.check,
+        "quick": lambda: check(
+            "both-on-mixed", our_metadata, mixed, [our_recovery, real_recovery], LEDGERS_QUICK
         ),
     }
-    for name in sys.argv[1:] or checks:
+    names = sys.argv[1:] or [name for name in checks if name != "quick"]
+    for name in [*names, "damage"] if names == ["quick"] else names:
         checks[name]()
     return 0
 

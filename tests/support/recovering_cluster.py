@@ -24,14 +24,19 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.znodes import Znodes
 
 PATHS = LedgerPaths(ROOT, LedgerTree.HIERARCHICAL)
-FAST = AutoRecoveryConfig(open_ledger_grace_s=0.0, pause_max_s=0.0, check_interval_s=0)
+FAST = AutoRecoveryConfig(
+    open_ledger_grace_s=0.0, pause_max_s=0.0, check_interval_s=0, progress_interval_s=3600.0
+)
 OPTIONS = ConnectionOptions(
     limits=CallLimits(call_timeout_s=2.0, connect_timeout_s=2.0, reconnect_delay_s=0.0)
 )
 
 
 def service(
-    cluster: RunningCluster, config: AutoRecoveryConfig = FAST, name: str = "recovery-1"
+    cluster: RunningCluster,
+    config: AutoRecoveryConfig = FAST,
+    name: str = "recovery-1",
+    options: ConnectionOptions = OPTIONS,
 ) -> AutoRecovery:
     """Return a service with sessions of its own."""
 
@@ -39,15 +44,18 @@ def service(
     async def connect() -> AsyncIterator[Znodes]:
         yield cluster.server.session()
 
-    return AutoRecovery(connect, ROOT, LedgerTree.HIERARCHICAL, name, config, OPTIONS)
+    return AutoRecovery(connect, ROOT, LedgerTree.HIERARCHICAL, name, config, options)
 
 
 @asynccontextmanager
 async def recovering(
-    cluster: RunningCluster, config: AutoRecoveryConfig = FAST, name: str = "recovery-1"
+    cluster: RunningCluster,
+    config: AutoRecoveryConfig = FAST,
+    name: str = "recovery-1",
+    options: ConnectionOptions = OPTIONS,
 ) -> AsyncIterator[None]:
     """Run a service for a block."""
-    running = asyncio.ensure_future(service(cluster, config, name).run())
+    running = asyncio.ensure_future(service(cluster, config, name, options).run())
     try:
         yield
         if running.done():

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from recovery.shell.auto_recovery_log import print_log
-from recovery.shell.cluster_metadata import uri
+from recovery.shell.cluster_metadata import bookie_tls, metadata_tls, options_of, uri
 from recovery.shell.exit_codes import CannotDo, check_installed, say
 
 if TYPE_CHECKING:
     from recovery.autorecovery.service import AutoRecovery
+    from storage.cluster.tls import ClientTls
 
 _MIB = 1 << 20
 _DAYS = click.FloatRange(0.0, 3650.0)
@@ -82,6 +83,8 @@ _DAYS = click.FloatRange(0.0, 3650.0)
     metavar="SECONDS",
     help="How long the cluster waits for this process before another one takes over.",
 )
+@metadata_tls
+@bookie_tls
 def command(
     address: str,
     name: str | None,
@@ -93,6 +96,8 @@ def command(
     rate: float | None,
     repairs: int,
     session_timeout: float,
+    tls: ClientTls | None,
+    bookies: ClientTls | None,
 ) -> None:
     """Repair the ledgers of the cluster at URI until SIGTERM or Ctrl-C.
 
@@ -105,6 +110,7 @@ def command(
       ledgerstore autorecovery run zk://localhost:2181/ledgers
       ledgerstore autorecovery run zk://localhost:2181/ledgers --delay 600 --rate 50
       ledgerstore autorecovery run zk://localhost:2181/ledgers --check-entries-every 30
+      ledgerstore autorecovery run zk://localhost:2281/ledgers --tls-ca ca.pem --bookie-tls-ca ca.pem
     """
     check_installed("autorecovery run", "cluster", "kazoo")
     import asyncio
@@ -131,11 +137,13 @@ def command(
         repairs_at_once=repairs,
         copying=CopyLimits(bytes_per_s=None if rate is None else int(rate * _MIB)),
     )
-    client = ClientConfig(cluster.hosts, session_timeout)
+    client = ClientConfig(cluster.hosts, session_timeout, tls=tls)
     known_as = name or socket.gethostname()
-    service = AutoRecovery(partial(connect, client), cluster.root, cluster.tree, known_as, config)
     print_log()
     try:
+        service = AutoRecovery(
+            partial(connect, client), cluster.root, cluster.tree, known_as, config, options_of(bookies)
+        )
         asyncio.run(_run(service))
     except (PartFailed, StoreError) as error:
         raise CannotDo(f"auto-recovery has stopped: {error}") from error

@@ -1,23 +1,10 @@
-"""`ledgerstore autorecovery status`: what the metadata say of auto-recovery.
-
-enabled            whether ledgers are marked and repaired
-auditor            the process that is elected; null if none runs
-candidates         processes that run, the auditor among them
-delay_s            how long one lost bookie may take to come back
-writable           bookies that take adds
-read_only          bookies that serve reads only
-lost               bookies with a cookie that are not registered
-marked             ledgers that may have too few copies
-locked             those of them that are being repaired
-oldest_s           the age of the oldest mark
-last_check         when the last complete check of all ledgers began, in UTC
-last_entry_check   the same for the check of all entries
-"""
+"""`ledgerstore autorecovery status`: the rows are those of `recovery.shell.listing.auto_recovery`."""
 
 from __future__ import annotations
 
+import sys
 import time
-from datetime import UTC, datetime
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
@@ -25,94 +12,131 @@ import click
 from recovery.shell import options
 from recovery.shell.cluster_metadata import MetadataConnection, connection, uri
 from recovery.shell.exit_codes import Exit, say
-from recovery.shell.output import Align, Column, Form, counted, free_text, key_value_rows, row_writer
+from recovery.shell.output import Form, counted, drawn_table, key_value_rows, row_writer
 
 if TYPE_CHECKING:
+    from rich.console import Group
+
+    from recovery.shell.listing.auto_recovery import AutoRecoveryLook
     from recovery.shell.output import Row
     from storage.cluster.metadata.address import MetadataAddress
     from storage.cluster.metadata.znodes import Znodes
 
-_COLUMNS = [Column("figure"), Column("value", Align.RIGHT), Column("meaning", text=free_text)]
-_MEANINGS = {
-    "enabled": "whether ledgers are marked and repaired",
-    "auditor": "the process that is elected",
-    "candidates": "processes that run, the auditor among them",
-    "delay_s": "seconds that one lost bookie may take to come back",
-    "writable": "bookies that take adds",
-    "read_only": "bookies that serve reads only",
-    "lost": "bookies with a cookie that are not registered",
-    "marked": "ledgers that may have too few copies",
-    "locked": "those of them that are being repaired",
-    "oldest_s": "seconds since the oldest mark",
-    "last_check": "when the last complete check of all ledgers began",
-    "last_entry_check": "when the last complete check of all entries began",
-}
+_SHARE = 5
+"""The pause between two looks is at least so many times as long as a look: marks may be many."""
 
 
 @click.command()
 @uri
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The time between two looks.",
+)
+@click.option("--once", is_flag=True, help="Look once, and end.")
 @options.output
 @connection
 @click.pass_context
-def command(ctx: click.Context, address: str, form: Form, connection: MetadataConnection) -> None:
-    """Show the auditor, the switches, lost bookies and marked ledgers of the cluster at URI.
+def command(
+    ctx: click.Context,
+    address: str,
+    interval: float,
+    once: object,
+    form: Form,
+    connection: MetadataConnection,
+) -> None:
+    """Show the auditor, lost bookies, marks, workers and what is stuck in the cluster at URI.
 
-    It ends with 1 if a bookie is lost or a ledger is marked. `ledgerstore underreplicated` lists the ledgers.
+    On a terminal the view goes on until Ctrl-C; else, and with --json, it is printed once. With --ndjson a
+    row is printed after each interval. The rates and the reasons come from the workers, which publish them in
+    the metadata every two seconds; processes of Apache BookKeeper do not.
+
+    Once, it ends with 1 if a bookie is lost or a ledger is marked. `ledgerstore underreplicated` lists all
+    marked ledgers.
 
     \b
     Examples:
       ledgerstore autorecovery status zk://localhost:2181/ledgers
-      watch -n 2 ledgerstore autorecovery status zk://localhost:2181/ledgers
+      ledgerstore autorecovery status zk://localhost:2181/ledgers --json | jq '.[0].bytes_per_s'
     """
-    row = connection.run("autorecovery status", address, _look)
-    out = row_writer(form, _COLUMNS if form is Form.TABLE else [])
-    for line in key_value_rows(row, _MEANINGS, ("marked",)) if form is Form.TABLE else [row]:
-        out.row(line)
-    out.end()
-    marked = int(row["marked"] or 0)
-    say(f"autorecovery status: {counted(marked, 'ledger')} marked, lost bookies: {row['lost'] or 'none'}")
-    ctx.exit(Exit.FINDINGS if marked or row["lost"] else Exit.CLEAN)
+    is_once = once or form is Form.JSON or (form is Form.TABLE and not sys.stdout.isatty())
+
+    async def work(znodes: Znodes, cluster: MetadataAddress) -> AutoRecoveryLook:
+        from recovery.shell.listing.auto_recovery import look
+
+        if not is_once:
+            await _repeat(znodes, cluster.root, interval, form)
+        return await look(znodes, cluster.root, int(time.time() * 1000))
+
+    found = connection.run("autorecovery status", address, work)
+    _print(found, form)
+    marked, lost = int(found.figures["marked"] or 0), found.figures["lost"]
+    say(f"autorecovery status: {counted(marked, 'ledger')} marked, lost bookies: {lost or 'none'}")
+    ctx.exit(Exit.FINDINGS if marked or lost else Exit.CLEAN)
 
 
-async def _look(znodes: Znodes, address: MetadataAddress) -> Row:
-    from recovery.shell.listing.marked_ledgers import marked_rows
-    from storage.cluster.metadata import underreplication
-    from storage.cluster.metadata.cookies import list_cookies
-    from storage.cluster.metadata.election import election_path, read_auditor
-    from storage.cluster.metadata.registration import read_bookies
-    from storage.cluster.metadata.underreplication import CheckKind
-    from storage.cluster.metadata.znodes import Gone
+async def _repeat(znodes: Znodes, root: str, interval: float, form: Form) -> None:
+    """Look again and again until Ctrl-C, which ends the command."""
+    import asyncio
 
-    root = address.root
-    bookies = await read_bookies(znodes, root)
-    lost = sorted(frozenset(await list_cookies(znodes, root)) - bookies.all)
-    auditor = await read_auditor(znodes, root)
-    votes = await znodes.children(election_path(root))
-    delay = await underreplication.read_delay(znodes, root)
-    marked = locked = 0
-    oldest: int | None = None
-    async for row in marked_rows(znodes, root, int(time.time() * 1000)):
-        marked += 1
-        locked += row["locked_by"] is not None
-        if isinstance(age := row["age_s"], int):
-            oldest = age if oldest is None else max(oldest, age)
-    return {
-        "enabled": await underreplication.is_enabled(znodes, root),
-        "auditor": None if isinstance(auditor, Gone) else auditor,
-        "candidates": 0 if isinstance(votes, Gone) else len(votes.names),
-        "delay_s": 0 if isinstance(delay, Gone) else delay,
-        "writable": len(bookies.writable),
-        "read_only": len(bookies.read_only),
-        "lost": ",".join(lost) or None,
-        "marked": marked,
-        "locked": locked,
-        "oldest_s": oldest,
-        "last_check": _time(await underreplication.read_check_time(znodes, root, CheckKind.ALL_LEDGERS)),
-        "last_entry_check": _time(await underreplication.read_check_time(znodes, root, CheckKind.REPLICAS)),
-    }
+    from rich.live import Live
+
+    from recovery.shell.listing.auto_recovery import look
+    from storage.cluster.errors import MetadataUnavailable, SessionExpired
+
+    with ExitStack() as held:
+        live = held.enter_context(Live(auto_refresh=False)) if form is Form.TABLE else None
+        while True:
+            began = time.monotonic()
+            try:
+                found = await look(znodes, root, int(time.time() * 1000))
+            except SessionExpired:
+                raise
+            except MetadataUnavailable as error:
+                say(f"autorecovery status: the metadata do not answer: {error}")
+            else:
+                if live is None:
+                    _print(found, form)
+                else:
+                    live.update(drawn(found), refresh=True)
+            await asyncio.sleep(max(interval, _SHARE * (time.monotonic() - began)))
 
 
-def _time(time_ms: int | None) -> str | None:
-    if time_ms is None:
-        return None
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+def _figures(found: AutoRecoveryLook) -> list[Row]:
+    from recovery.shell.listing.auto_recovery import MEANINGS
+
+    return list(key_value_rows(found.figures, MEANINGS, ("lost", "marked", "marked_older", "stuck")))
+
+
+def _print(found: AutoRecoveryLook, form: Form) -> None:
+    from recovery.shell.listing.auto_recovery import FIGURES, STUCK, WORKERS
+
+    if form is not Form.TABLE:
+        out = row_writer(form, [])
+        out.row(found.figures)
+        out.end()
+        return
+    for columns, rows in ((FIGURES, _figures(found)), (WORKERS, found.workers), (STUCK, found.stuck)):
+        if rows:
+            if columns is not FIGURES:
+                click.echo()
+            out = row_writer(form, columns)
+            for row in rows:
+                out.row(row)
+            out.end()
+
+
+def drawn(found: AutoRecoveryLook) -> Group:
+    """Return the tables as one that is drawn again in its place."""
+    from rich.console import Group
+
+    from recovery.shell.listing.auto_recovery import FIGURES, STUCK, WORKERS
+
+    tables = [drawn_table(FIGURES, _figures(found))]
+    for columns, rows in ((WORKERS, found.workers), (STUCK, found.stuck)):
+        if rows:
+            tables += [drawn_table([], []), drawn_table(columns, rows)]
+    return Group(*tables)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recovery.shell import options
-from recovery.shell.cluster_metadata import tls_of
+from recovery.shell.cluster_metadata import bookie_tls, options_of, tls_of
 from recovery.shell.exit_codes import CannotDo, StoreRefused, check_installed, listening, say
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from storage.aio.bookie import AsyncBookie
     from storage.cluster.bookie.config import BookieConfig, BookieOptions, WhenFull
     from storage.cluster.bookie.identity import BookieIdentity
+    from storage.cluster.client.connections import ConnectionOptions
     from storage.cluster.metadata.address import MetadataAddress
     from storage.cluster.tls import TlsContexts
     from storage.cluster.zookeeper.client import ClientConfig
@@ -101,6 +102,7 @@ _FAILURE_POLL_S = 0.5
 @click.option(
     "--metadata-tls-key", metavar="FILE", help="The key of that certificate, if it is in another file."
 )
+@bookie_tls
 @click.option("--read-only", is_flag=True, help="Refuse the adds of writers; recoveries may add.")
 @click.option(
     "--http-port",
@@ -171,7 +173,8 @@ def command(conf: str | None, **given: Any) -> None:
         tls = None if config.tls is None else TlsContexts(config.tls)
         for warning in config.warnings:
             say(f"warning: {warning}")
-        asyncio.run(_run(config, store_config, identity, parse_address(config.metadata), tls))
+        connections = options_of(config.bookie_tls)
+        asyncio.run(_run(config, store_config, identity, parse_address(config.metadata), tls, connections))
         say("bookie: stopped")
     except CorruptionError as error:
         raise StoreRefused(str(error)) from error
@@ -217,6 +220,7 @@ def _options(given: Mapping[str, Any]) -> BookieOptions:
         channels=Channels.TLS_ONLY if given["require_tls"] else None,
         roles=frozenset(given["roles"]) or None,
         mode=BookieMode.READ_ONLY if given["read_only"] else None,
+        bookie_tls=given["bookies"],
         auto_recovery=AutoRecoveryOptions() if given["auto_recovery"] else None,
     )
 
@@ -242,6 +246,7 @@ async def _run(
     identity: BookieIdentity,
     cluster: MetadataAddress,
     tls: TlsContexts | None,
+    connections: ConnectionOptions,
 ) -> None:
     import asyncio
     import resource
@@ -329,7 +334,9 @@ async def _run(
             await membership.register(service_info(config.shown_host, port, shown))
             say(f"bookie {identity.bookie_id} serves clients on {config.host}:{port}")
             deleting = asyncio.create_task(delete_repeatedly(deletions, membership, config.collect_every_s))
-            recovering = asyncio.create_task(_recover(config, identity.bookie_id, cluster, client))
+            recovering = asyncio.create_task(
+                _recover(config, identity.bookie_id, cluster, client, connections)
+            )
             try:
                 failure = await _end_of_service(stopped, bookie, config.when_full)
             finally:
@@ -350,7 +357,13 @@ async def _run(
         raise CannotDo(f"the store has failed, and so the bookie has stopped: {failure}")
 
 
-async def _recover(config: BookieConfig, name: str, cluster: MetadataAddress, client: ClientConfig) -> None:
+async def _recover(
+    config: BookieConfig,
+    name: str,
+    cluster: MetadataAddress,
+    client: ClientConfig,
+    connections: ConnectionOptions,
+) -> None:
     """Repair ledgers until the caller is cancelled, if the configuration says so."""
     if config.auto_recovery is None:
         return
@@ -363,8 +376,10 @@ async def _recover(config: BookieConfig, name: str, cluster: MetadataAddress, cl
 
     print_log()
     settings = AutoRecoveryConfig.of_options(config.auto_recovery)
+    session = partial(connect, client)
+    service = AutoRecovery(session, cluster.root, cluster.tree, name, settings, connections)
     try:
-        await AutoRecovery(partial(connect, client), cluster.root, cluster.tree, name, settings).run()
+        await service.run()
     except PartFailed as error:
         # The bookie serves on. Other processes repair, and this one when it is started again.
         say(f"auto-recovery has stopped: {error}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recovery.shell import options
-from recovery.shell.cluster_metadata import MetadataConnection, connection, uri
+from recovery.shell.cluster_metadata import MetadataConnection, bookie_tls, connection, options_of, uri
 from recovery.shell.exit_codes import Exit, say
 from recovery.shell.output import Column, Form, counted, free_text, number_column, row_writer
 
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from recovery.autorecovery.audits import Flaw, LedgerOfCluster
     from recovery.autorecovery.check import FragmentFinding
     from recovery.shell.output import Row
+    from storage.cluster.client.connections import ConnectionOptions
     from storage.cluster.metadata.address import MetadataAddress
     from storage.cluster.metadata.paths import LedgerPaths
     from storage.cluster.metadata.znodes import Znodes
+    from storage.cluster.tls import ClientTls
 
 _COLUMNS = [
     number_column("ledger", width=8),
@@ -61,6 +63,7 @@ _PERCENT = {"ends": 0, "all": 100}
 )
 @options.output
 @connection
+@bookie_tls
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -70,6 +73,7 @@ def command(
     entries: str,
     form: Form,
     connection: MetadataConnection,
+    bookies: ClientTls | None,
 ) -> None:
     """Read the copies of a ledger, or of all ledgers, at each bookie, and verify their digests.
 
@@ -87,7 +91,7 @@ def command(
         raise click.UsageError("name one LEDGER, or give --all")
 
     async def work(znodes: Znodes, cluster: MetadataAddress) -> tuple[int, int, int]:
-        return await _check(znodes, cluster, ledger_id, _PERCENT[entries], form)
+        return await _check(znodes, cluster, options_of(bookies), ledger_id, _PERCENT[entries], form)
 
     ledgers, bad, unreadable = connection.run("check", address, work)
     flaws = f", {counted(unreadable, 'node')} that cannot be read" if unreadable else ""
@@ -96,7 +100,12 @@ def command(
 
 
 async def _check(
-    znodes: Znodes, address: MetadataAddress, ledger_id: int | None, percent: int, form: Form
+    znodes: Znodes,
+    address: MetadataAddress,
+    connections: ConnectionOptions,
+    ledger_id: int | None,
+    percent: int,
+    form: Form,
 ) -> tuple[int, int, int]:
     from recovery.autorecovery.audits import check_ledger
     from storage.cluster.client.cluster import open_cluster
@@ -106,7 +115,7 @@ async def _check(
     paths = LedgerPaths(address.root, address.tree or await read_tree(znodes, address.root))
     out, ledgers, bad = row_writer(form, _COLUMNS), 0, 0
     problems: list[Flaw] = []
-    async with open_cluster(znodes, address.root, paths.tree) as cluster:
+    async with open_cluster(znodes, address.root, paths.tree, connections) as cluster:
         async for ledger in _ledgers(znodes, paths, ledger_id, problems.append):
             ledgers += 1
             bookies = await read_bookies(znodes, address.root)

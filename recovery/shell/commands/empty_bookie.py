@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from recovery.shell.auto_recovery_log import print_log
-from recovery.shell.cluster_metadata import MetadataConnection, connection, uri
+from recovery.shell.cluster_metadata import MetadataConnection, bookie_tls, connection, options_of, uri
 from recovery.shell.exit_codes import Exit, say
 from recovery.shell.output import counted
 
 if TYPE_CHECKING:
+    from storage.cluster.client.connections import ConnectionOptions
     from storage.cluster.metadata.address import MetadataAddress
     from storage.cluster.metadata.znodes import Znodes
+    from storage.cluster.tls import ClientTls
 
 _bookie = click.argument("bookie", metavar="ID")
 
@@ -31,9 +33,15 @@ _bookie = click.argument("bookie", metavar="ID")
     help="How long a writer may take to replace the bookie before its ledger is recovered.",
 )
 @connection
+@bookie_tls
 @click.pass_context
 def recover(
-    ctx: click.Context, address: str, bookie: str, grace: float, connection: MetadataConnection
+    ctx: click.Context,
+    address: str,
+    bookie: str,
+    grace: float,
+    connection: MetadataConnection,
+    bookies: ClientTls | None,
 ) -> None:
     """Copy what the bookie ID held to other bookies, in this process, and return when no ledger names it.
 
@@ -49,7 +57,7 @@ def recover(
     print_log()
 
     async def work(znodes: Znodes, cluster: MetadataAddress) -> frozenset[int]:
-        return await _recover(znodes, cluster, bookie, grace)
+        return await _recover(znodes, cluster, options_of(bookies), bookie, grace)
 
     left = connection.run("recover", address, work)
     if left:
@@ -83,7 +91,9 @@ def decommission(address: str, bookie: str, connection: MetadataConnection) -> N
     say(f"decommission: no ledger names {bookie}, and the cluster has no cookie of it")
 
 
-async def _recover(znodes: Znodes, address: MetadataAddress, bookie: str, grace: float) -> frozenset[int]:
+async def _recover(
+    znodes: Znodes, address: MetadataAddress, connections: ConnectionOptions, bookie: str, grace: float
+) -> frozenset[int]:
     import asyncio
 
     from recovery.autorecovery import decommission
@@ -95,7 +105,7 @@ async def _recover(znodes: Znodes, address: MetadataAddress, bookie: str, grace:
     paths = LedgerPaths(address.root, address.tree or await read_tree(znodes, address.root))
     await decommission.mark_ledgers_of(znodes, paths, bookie, say)
     config = AutoRecoveryConfig(open_ledger_grace_s=grace)
-    async with open_cluster(znodes, address.root, paths.tree) as cluster:
+    async with open_cluster(znodes, address.root, paths.tree, connections) as cluster:
         worker = ReplicationWorker(znodes, address.root, cluster, socket.gethostname(), config)
         running = asyncio.ensure_future(worker.run())
         waiting = asyncio.ensure_future(

@@ -5,6 +5,7 @@ age_s       seconds since it was marked, or the mark was renewed
 suspects    the bookies that are suspected to lack entries
 locked_by   the process that repairs it now
 flaw        what is wrong with the mark or the lock
+why         why the last repair has failed, as a worker says, and which one
 """
 
 from __future__ import annotations

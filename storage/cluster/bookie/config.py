@@ -17,7 +17,14 @@ from storage.bookkeeper_conf import flag, whole_number
 from storage.cluster.bookie.access import AccessPolicy, Channels
 from storage.cluster.bookie.over_replicated import SCAN_EVERY_S
 from storage.cluster.metadata.registration import BookieMode
-from storage.cluster.tls import ClientCertificates, ClientTls, TlsConfig, TlsVersion, is_loopback
+from storage.cluster.tls import (
+    ClientCertificates,
+    ClientTls,
+    HostCheck,
+    TlsConfig,
+    TlsVersion,
+    is_loopback,
+)
 from storage.cluster.wire.frames import FRAME_SIZE_MAX
 from storage.config import StoreConfig
 from storage.disk.filenames import JOURNAL_DIRECTORY, LEDGER_DIRECTORY
@@ -40,6 +47,7 @@ HONOURED = (
     *("tlsProviderFactoryClass", "tlsKeyStoreType", "tlsKeyStore", "tlsKeyStorePasswordPath"),
     *("tlsCertificatePath", "tlsTrustStoreType", "tlsTrustStore", "tlsClientAuthentication"),
     *("tlsEnabledProtocols", "tlsCertFilesRefreshDurationSeconds"),
+    "tlsHostnameVerificationEnabled",
     *("bookieAuthProviderFactoryClass", "authorizedRoles"),
     *("forceReadOnlyBookie", "readOnlyModeEnabled"),
     *("autoRecoveryDaemonEnabled", "lostBookieRecoveryDelay", "openLedgerRereplicationGracePeriod"),
@@ -109,6 +117,7 @@ class BookieOptions:
     http_port: int | None = None
     tls: TlsConfig | None = None
     metadata_tls: ClientTls | None = None
+    bookie_tls: ClientTls | None = None
     channels: Channels | None = None
     roles: frozenset[str] | None = None
     mode: BookieMode | None = None
@@ -171,6 +180,8 @@ class BookieConfig:
     tls: TlsConfig | None = None
     metadata_tls: ClientTls | None = None
     """How the metadata are reached by TLS; `None` for plain text."""
+    bookie_tls: ClientTls | None = None
+    """How auto-recovery reaches other bookies by TLS; `None` for plain text."""
     policy: AccessPolicy = AccessPolicy()  # noqa: RUF009 - immutable
     mode: BookieMode = BookieMode.WRITABLE
     """How it begins. It is read-only while its disk is full, too."""
@@ -192,6 +203,10 @@ class BookieConfig:
         if self.policy.serves_plain_text and self.tls and self.tls.clients is ClientCertificates.REQUIRED:
             found.append(
                 "clients in plain text show no certificate, and are served: --require-tls refuses them"
+            )
+        if self.auto_recovery and self.bookie_tls is None and not self.policy.serves_plain_text:
+            found.append(
+                "this bookie requires TLS, and auto-recovery reaches bookies in plain text: --bookie-tls-ca"
             )
         if self.http_port is not None and not is_loopback(self.http_host):
             found.append(f"{self.http_host} answers HTTP: any machine that reaches it reads the metrics")
@@ -238,6 +253,7 @@ def load(path: str, given: BookieOptions, host_name: Callable[[], str]) -> Booki
         mode=BookieMode.READ_ONLY if values.flag("forceReadOnlyBookie") else None,
         when_full=WhenFull.STOP if values.flag("readOnlyModeEnabled") == 0 else None,
         auto_recovery=_auto_recovery(values),
+        bookie_tls=_bookie_tls(values) if given.bookie_tls is None else None,
     )
     remarks = [f"{path}: {'; '.join(about_keys)}"] if (about_keys := conf.remarks()) else []
     if tls is None and (unused := [key for key in HONOURED if key.startswith("tls") and values.text(key)]):
@@ -360,6 +376,21 @@ def _tls(values: _Values) -> TlsConfig | None:
         known[-1],
         values.number("tlsCertFilesRefreshDurationSeconds") or 0.0,
     )
+
+
+def _bookie_tls(values: _Values) -> ClientTls | None:
+    """Return how auto-recovery reaches bookies: with the bookie's own keys and authorities."""
+    if values.text("tlsProviderFactoryClass") is None or not values.flag("autoRecoveryDaemonEnabled"):
+        return None
+    has_authorities = values.text("tlsTrustStore") is not None
+    found = ClientTls(
+        _pem(values, "tlsTrustStoreType", "tlsTrustStore") if has_authorities else None,
+        host_check=HostCheck.REQUIRED if values.flag("tlsHostnameVerificationEnabled") else HostCheck.NONE,
+    )
+    own = _tls(values)
+    if own is None or own.clients is not ClientCertificates.REQUIRED:
+        return found
+    return replace(found, certificate=own.certificate, key=own.key, key_password=own.key_password)
 
 
 def _pem(values: _Values, type_key: str, key: str) -> str:

@@ -62,6 +62,7 @@ class MessageTable:
     def __init__(self, name: str, *fields: MessageField) -> None:
         self.name = name
         self.fields = fields
+        self.required = tuple(one for one in fields if one.is_required)
         self.by_number: Mapping[int, MessageField] = {one.number: one for one in fields}
         self.by_name: Mapping[str, MessageField] = {one.name: one for one in fields}
 
@@ -169,12 +170,18 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+_NUMBERS = FieldKind.INTEGER, FieldKind.UNSIGNED
+_SIGN = 1 << 63
+_CONTINUED = 0x80
+"""A byte of a varint from here on is not its last one."""
+
+
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     value = shift = 0
     for here in range(at, min(at + _VARINT_SIZE_MAX, end)):
         byte = data[here]
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:
+        if byte < _CONTINUED:
             return value & _MASK, here + 1
         shift += 7
     raise _Flaw("a varint of more than ten bytes" if end - at >= _VARINT_SIZE_MAX else "it ends early", at)
@@ -207,21 +214,32 @@ def _message(  # noqa: C901 - one branch for each wire type
         if next(left, None) is None:
             raise _Flaw("too many fields", at)
         begin = at
-        key, at = _varint(data, at, end)
+        # Nearly all keys and lengths are one byte, and a call takes as long as the rest of a field.
+        if (key := data[at]) < _CONTINUED:
+            at += 1
+        else:
+            key, at = _varint(data, at, end)
         known, wire = table.by_number.get(key >> 3), key & 7
         value: int | bytes | str | Message = 0
         if wire == _VARINT:
-            number, at = _varint(data, at, end)
-            if known is not None and known.kind in (FieldKind.INTEGER, FieldKind.UNSIGNED):
-                value = signed(number) if known.kind is FieldKind.INTEGER else number
+            if at < end and (number := data[at]) < _CONTINUED:
+                at += 1
+            else:
+                number, at = _varint(data, at, end)
+            if known is not None and known.kind in _NUMBERS:
+                is_negative = number >= _SIGN and known.kind is FieldKind.INTEGER
+                value = signed(number) if is_negative else number
             else:
                 known = None
         elif wire == _BYTES:
-            size, at = _varint(data, at, end)
+            if at < end and (size := data[at]) < _CONTINUED:
+                at += 1
+            else:
+                size, at = _varint(data, at, end)
             if size > end - at:
                 raise _Flaw("a field ends after its message", begin)
             begin_of_value, at = at, at + size
-            if known is None or known.kind in (FieldKind.INTEGER, FieldKind.UNSIGNED):
+            if known is None or known.kind in _NUMBERS:
                 known = None
             else:
                 value = _value(known, data, begin_of_value, at, depth, left)
@@ -242,8 +260,8 @@ def _message(  # noqa: C901 - one branch for each wire type
             values[known.name] = value
     for name, items in repeated.items():
         values[name] = tuple(items)
-    for one in table.fields:
-        if one.is_required and one.name not in values:
+    for one in table.required:
+        if one.name not in values:
             raise _Flaw(f"{one.name} is missing", end)
     return Message(values, b"".join(unknown))
 

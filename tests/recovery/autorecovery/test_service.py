@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from certificates import Authority
 from example_cluster import ROOT, info
 from recovering_cluster import (
     FAST,
@@ -23,7 +24,9 @@ from recovering_cluster import (
 )
 from running_cluster import RunningCluster, run_with_cluster
 
+from recovery.autorecovery.progress import WorkerProgress, decode
 from recovery.autorecovery.service import AutoRecovery
+from storage.cluster.bookie.access import AccessPolicy, Channels
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.metadata import underreplication
 from storage.cluster.metadata.election import read_auditor
@@ -31,6 +34,7 @@ from storage.cluster.metadata.ledger import ClusterLedgerState
 from storage.cluster.metadata.registration import BookieMode, register
 from storage.cluster.metadata.underreplication import CheckKind
 from storage.cluster.metadata.update import create_node
+from storage.cluster.tls import ClientCertificates, ClientTls, TlsConfig, client_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -78,6 +82,55 @@ async def until_repaired(cluster: RunningCluster) -> None:
 
 async def copies(client: AsyncCluster, ledger_id: int) -> list[bytes]:
     return [one async for one in (await client.view(ledger_id)).payloads()]
+
+
+def test_bookies_that_require_tls_and_certificates_are_repaired(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    own, worker = authority.certificate("bookie"), authority.certificate("worker")
+    served = TlsConfig(str(own.key), str(own.certificate), str(own.authority), ClientCertificates.REQUIRED)
+    shown = ClientTls(str(worker.authority), str(worker.certificate), str(worker.key))
+
+    async def steps(cluster: RunningCluster) -> None:
+        for number in range(1, 5):
+            await cluster.start(f"b{number}", AccessPolicy(Channels.TLS_ONLY), served)
+        async with cluster.client(tls=shown) as client:
+            ledger_id = await closed(client)
+            victim = (await metadata_of(cluster, ledger_id)).segments[0].bookies[0]
+            await lose(cluster, victim)
+            async with recovering(cluster, options=replace(OPTIONS, tls=client_context(shown))):
+                await changes_until(cluster, lambda: marks_of(cluster) > 0)
+                await until_repaired(cluster)
+            assert victim not in (await metadata_of(cluster, ledger_id)).segments[0].bookies
+            assert await copies(client, ledger_id) == PAYLOADS
+
+    run_with_cluster(tmp_path, 0, steps)
+
+
+def test_a_worker_publishes_what_it_has_copied_and_why_a_ledger_is_stuck(tmp_path: Path) -> None:
+    async def steps(cluster: RunningCluster) -> None:
+        async with cluster.client() as client:
+            whole, alone = await closed(client), await closed(client, Quorums(1, 1, 1))
+            victim = (await metadata_of(cluster, alone)).segments[0].bookies[0]
+            await mark(cluster, whole, "b1")
+            await mark(cluster, alone, victim)
+            await lose(cluster, victim)
+            async with recovering(cluster, replace(FAST, progress_interval_s=0.01)):
+
+                def published() -> list[WorkerProgress]:
+                    nodes = cluster.server.paths()
+                    found = [decode(data) for path, data in nodes.items() if "/progress/" in path]
+                    return [one for one in found if one is not None and one.stuck and one.repaired]
+
+                await changes_until(cluster, lambda: bool(published()))
+                [worker] = published()
+            assert worker.name == "recovery-1"
+            [stuck] = worker.stuck
+            assert (stuck.ledger_id, stuck.pause_s) == (alone, None)
+            assert "no registered bookie has a good copy" in stuck.reason
+            copied = sum(len(one) for one in PAYLOADS) if worker.entries else 0
+            assert worker.size >= copied
+
+    run_with_cluster(tmp_path, 4, steps)
 
 
 def test_a_lost_bookie_is_replaced_and_its_marks_go(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from running_cluster import RunningCluster, run_with_cluster
 from recovery.autorecovery.worker import ReplicationWorker
 from storage.cluster.errors import MetadataUnavailable
 from storage.cluster.metadata import underreplication
+from storage.cluster.metadata.update import create_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +62,29 @@ def test_a_lock_that_was_asked_for_by_a_repair_that_was_cancelled_is_deleted_lat
             await cancel(running)
             assert locks_of(cluster)
             await repair_all(cluster, worker)
+
+    run_with_cluster(tmp_path, 1, steps)
+
+
+def test_a_worker_looks_for_further_marks_soon_after_a_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit marks thousands of ledgers, and the watch of the tree's top shows the first one only."""
+    monkeypatch.setattr("recovery.autorecovery.worker._LOOK_S", 3600.0)
+
+    async def steps(cluster: RunningCluster) -> None:
+        await mark(cluster)
+        # This node stays when the marks beside it are deleted.
+        await create_node(cluster.znodes, f"{underreplication.mark_path(ROOT, LEDGER)}-other")
+        async with cluster.client() as client:
+            worker = ReplicationWorker(cluster.server.session(), ROOT, client, "worker", FAST)
+            running = asyncio.ensure_future(worker.run())
+            path = underreplication.mark_path(ROOT, LEDGER)
+            for _ in range(3):
+                await changes_until(cluster, lambda: running.done() or path not in cluster.server.paths())
+                assert not running.done()
+                await mark(cluster)
+            await cancel(running)
 
     run_with_cluster(tmp_path, 1, steps)
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 from shell_samples import rows, run, verdict
 from zookeeper_servers import serving_in_a_thread
 
+from recovery.autorecovery.progress import StuckLedger, WorkerProgress, publish
+from recovery.shell.commands.autorecovery_status import drawn
+from recovery.shell.listing.auto_recovery import look
 from storage.cluster.metadata import underreplication
-from storage.cluster.metadata.update import create_node
+from storage.cluster.metadata.update import create_node, delete_node
 from storage.cluster.zookeeper import client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
+    from recovery.shell.listing.auto_recovery import AutoRecoveryLook
     from storage.cluster.metadata.znodes import Znodes
 
 ROOT = "/ledgers"
@@ -86,6 +93,57 @@ def test_marks_are_listed_with_their_suspects_and_flaws(site: Site) -> None:
     [row] = rows("autorecovery", "status", site.uri)
     assert (row["marked"], row["lost"], row["auditor"]) == (2, "bk1", None)
     assert run("autorecovery", "status", site.uri).exit_code == 1
+
+
+def test_the_status_has_marks_by_age_workers_and_why_a_ledger_is_stuck(site: Site) -> None:
+    now_ms = int(time.time() * 1000)
+    stuck = (StuckLedger(21, "no bookie can take it", 9.4), StuckLedger(22, "entries are lost", None))
+
+    async def look_at(znodes: Znodes) -> AutoRecoveryLook:
+        for ledger_id, age_s in ((20, 1), (21, 100), (22, 7200), (23, 200_000)):
+            await underreplication.mark_ledger(znodes, ROOT, ledger_id, ["bk1"], now_ms - 1000 * age_s)
+        await underreplication.lock_ledger(znodes, ROOT, 20, "ours")
+        await underreplication.lock_ledger(znodes, ROOT, 23, "java")
+        await publish(znodes, ROOT, WorkerProgress("ours", 5, 70, 9_000_000, 10.4, 2e6, 2, stuck))
+        try:
+            return await look(znodes, ROOT, now_ms)
+        finally:
+            for ledger_id in (20, 21, 22, 23):
+                await delete_node(znodes, underreplication.mark_path(ROOT, ledger_id))
+
+    found = site.do(look_at)
+    figures = found.figures
+    ages = [figures[f"marked_{age}"] for age in ("minute", "hour", "day", "older")]
+    assert ages == [1, 1, 1, 1 + figures["marked"] - 4]
+    assert (figures["locked"], figures["stuck"]) == (2, 2)
+    assert (figures["workers"], figures["entries_per_s"], figures["bytes_per_s"]) == (1, 10, 2_000_000)
+    ours, java = found.workers
+    assert (ours["worker"], ours["repairing"], ours["MB/s"], ours["repaired"]) == ("ours", 1, "2.0", 5)
+    assert (java["worker"], java["repairing"], java["MB/s"]) == ("java", 1, None)
+    why = {row["ledger"]: row["why"] for row in found.stuck}
+    assert why[21] == "no bookie can take it; again after 9 s (ours)"
+    assert why[22] == "entries are lost (ours)"
+    assert 20 not in why
+    shown = io.StringIO()
+    Console(file=shown, width=160).print(drawn(found))
+    assert "entries are lost (ours)" in shown.getvalue()
+    assert "2.0" in shown.getvalue()
+
+
+def test_a_mark_without_a_worker_and_one_while_repair_is_disabled_say_so(site: Site) -> None:
+    async def reasons(znodes: Znodes) -> list[Any]:
+        await underreplication.prepare(znodes, ROOT)
+        await underreplication.mark_ledger(znodes, ROOT, 30, ["bk1"], int(time.time() * 1000))
+        without = await look(znodes, ROOT, int(time.time() * 1000))
+        await underreplication.disable(znodes, ROOT)
+        disabled = await look(znodes, ROOT, int(time.time() * 1000))
+        await underreplication.enable(znodes, ROOT)
+        await delete_node(znodes, underreplication.mark_path(ROOT, 30))
+        return [next(r["why"] for r in one.stuck if r["ledger"] == 30) for one in (without, disabled)]
+
+    without, disabled = site.do(reasons)
+    assert "no worker of ours runs" in without
+    assert "repair is disabled" in disabled
 
 
 @pytest.mark.parametrize(

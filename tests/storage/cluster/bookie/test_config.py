@@ -17,7 +17,7 @@ from storage.cluster.bookie.config import (
     load,
 )
 from storage.cluster.metadata.registration import BookieMode
-from storage.cluster.tls import ClientCertificates, TlsConfig, TlsVersion
+from storage.cluster.tls import ClientCertificates, ClientTls, HostCheck, TlsConfig, TlsVersion
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -100,6 +100,26 @@ def test_the_effect_of_a_key(tmp_path: Path, text: str, expected: BookieOptions)
     found = read(tmp_path, text)
     assert found.options == expected
     assert found.remarks == ()
+
+
+def test_auto_recovery_reaches_bookies_with_the_tls_of_the_bookie(tmp_path: Path) -> None:
+    on = "autoRecoveryDaemonEnabled = true\n"
+    assert read(tmp_path, on).options.bookie_tls is None
+    assert read(tmp_path, PEM).options.bookie_tls is None
+    assert read(tmp_path, on + PEM).options.bookie_tls == ClientTls(host_check=HostCheck.NONE)
+    checked = on + PEM + CLIENTS + "tlsHostnameVerificationEnabled = true"
+    own = ClientTls("/tls/authorities", "/tls/certificate", "/tls/key")
+    assert read(tmp_path, checked).options.bookie_tls == own
+    given = BookieOptions(bookie_tls=ClientTls("/other"))
+    assert read(tmp_path, checked, given).options.bookie_tls == ClientTls("/other")
+
+
+def test_auto_recovery_in_plain_text_beside_bookies_that_require_tls_is_warned_of() -> None:
+    tls, repairs = TlsConfig("k", "c"), AutoRecoveryOptions()
+    options = BookieOptions("/s", "zk://a/b", tls=tls, channels=Channels.TLS_ONLY, auto_recovery=repairs)
+    [warning] = options.complete().warnings
+    assert "auto-recovery reaches bookies in plain text" in warning
+    assert BookieOptions(bookie_tls=ClientTls("ca")).over(options).complete().warnings == []
 
 
 def test_an_option_decides_against_the_file(tmp_path: Path) -> None:
