@@ -209,6 +209,7 @@ bench-cluster: setup ## the metadata server beside a real ZooKeeper, bookies and
 	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/cluster.py --json .bench/cluster.json $(BENCH)
 	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/bookie_speed.py --json .bench/bookies.json $(BENCH)
 	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/client_speed.py --json .bench/clients.json $(BENCH)
+	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/topic_speed.py --json .bench/topics.json $(BENCH)
 
 bench-autorecovery: setup ## a bookie is killed: the time until all is whole, beside BookKeeper's auto-recovery (fifteen minutes, 4 GB; Maven)
 	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/autorecovery_speed.py --json .bench/autorecovery.json $(BENCH)

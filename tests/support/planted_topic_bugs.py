@@ -40,6 +40,7 @@ TOPIC_BUGS = (
             "self.state = SeriesState.CREATING\nreturn [CloseLedger(self.current), CreateLedger()]",
         ),
         "O12",
+        "O8",
     ),
     _bug(
         "topic-opening-recovers-nothing",

@@ -310,21 +310,6 @@ def test_a_ledger_of_many_segments_is_changed_a_few_times() -> None:
     assert world.writes == 2
 
 
-@pytest.mark.slow(60)
-def test_a_ledger_of_a_hundred_thousand_segments_is_repaired_by_a_hundred_changes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("repair_world.STEPS_MAX", 10**7)
-    count = 100_000
-    world = world_of(ledger(2, 2, [(first, "123") for first in range(count)], count - 1))
-    world.down = {"b1"}
-    world.check_change = lambda *_: None  # type: ignore[method-assign]  # it reads all fragments each time
-    assert world.play(world.repair("b1"), Random(1)) == Repaired()
-    assert world.writes == 100
-    assert world.lacking() == []
-    assert not world.names_lost()
-
-
 # ── planted bugs ──────────────────────────────────────────────────────────────────────────────────────────
 
 
