@@ -83,6 +83,7 @@ OF_NO_STORE = (
     "bookie",
     "top",
     "topic",
+    "cookie",
     "autorecovery",
     "check",
     "recover",
