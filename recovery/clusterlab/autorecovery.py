@@ -204,7 +204,7 @@ class AutoRecoverySchedule(RepairedCluster):
         bookie.is_full = False
         if bookie.is_read_only:
             bookie.is_read_only = False
-            if bookie.session_id:
+            if bookie.session_id and bookie.is_up:
                 old, bookie.session_id = bookie.session_id, 0
                 self._register_bookie(bookie)
                 self.ensemble.end_session(old)

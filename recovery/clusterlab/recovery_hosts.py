@@ -58,8 +58,13 @@ if TYPE_CHECKING:
 ROOT = "/ledgers"
 PATHS = LedgerPaths(ROOT, LedgerTree.HIERARCHICAL)
 
+_AVAILABLE = f"{ROOT}/available"
+
 LOOKED_AT: ContextVar[float] = ContextVar("LOOKED_AT", default=0.0)
-"""When the present task, or the one that has begun it, has last asked which bookies are registered."""
+"""When the present task, or the one that has begun it, has last begun to ask which bookies are registered."""
+
+_LAST_CALL: ContextVar[str] = ContextVar("_LAST_CALL", default="")
+"""What it has asked last. A list of bookies is several calls, of which the first one counts."""
 
 
 Command = Callable[[ZnodeSession, AsyncCluster], Coroutine[object, object, None]]
@@ -69,9 +74,16 @@ Command = Callable[[ZnodeSession, AsyncCluster], Coroutine[object, object, None]
 class RecoverySession(ZnodeSession):
     """A session that remembers when a task has asked which bookies are registered."""
 
-    async def children(self, path: str) -> ChildNames | Gone:
-        if path == f"{ROOT}/available":
+    async def sync(self, path: str) -> None:
+        if path == _AVAILABLE:
             LOOKED_AT.set(self._world.now)
+        _LAST_CALL.set("sync")
+        await super().sync(path)
+
+    async def children(self, path: str) -> ChildNames | Gone:
+        if path == _AVAILABLE and _LAST_CALL.get() not in ("sync", f"{_AVAILABLE}/readonly"):
+            LOOKED_AT.set(self._world.now)
+        _LAST_CALL.set(path)
         return await super().children(path)
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> SetAnswer:

@@ -17,7 +17,6 @@ ELECTION = "storage.cluster.metadata.election"
 FRAGMENTS = "recovery.autorecovery.fragments"
 LOST_BOOKIES = "recovery.autorecovery.lost_bookies"
 MARKS = "storage.cluster.metadata.underreplication"
-REGISTRATION = "storage.cluster.metadata.registration"
 REPAIR = "recovery.autorecovery.repair"
 UPDATE = "storage.cluster.metadata.update"
 SERVICE = "recovery.autorecovery.service"
@@ -102,14 +101,6 @@ AUTORECOVERY_BUGS = (
         "O10",
     ),
     # ── the worker ───────────────────────────────────────────────────────────────────────────────────
-    _bug(
-        "recovery-by-registrations-that-lag",
-        "a writer is fenced only by the newest registrations",
-        REGISTRATION,
-        "read_newest_bookies",
-        Rewrite("await znodes.sync(...)", "pass"),
-        "O11",
-    ),
     # ── the repair of a ledger ───────────────────────────────────────────────────────────────────────
     _bug(
         "suspect-is-forgotten-where-the-ledger-grows",
