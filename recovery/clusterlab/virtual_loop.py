@@ -97,7 +97,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Note an error of a callback. One that a task has not been asked for is no concern of the loop."""
+        """Note an error of a callback. Errors of tasks whose result was never read are ignored."""
         if "handle" in context and self._error is None:
             self._error = context.get("exception")
 
@@ -124,7 +124,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._run([self._ready.popleft() for _ in range(len(self._ready))])
 
     def _run(self, handles: list[Any]) -> None:
-        asyncio._set_running_loop(self)  # noqa: SLF001 - meant for those who write event loops
+        asyncio._set_running_loop(self)  # noqa: SLF001 - meant for authors of event loops
         try:
             for handle in handles:
                 if not handle.cancelled():

@@ -1,7 +1,8 @@
 """Planted bugs of auto-recovery as it runs: its coroutines, its machines, and its nodes in the metadata.
 
-The cluster laboratory finds each with the schedules of auto-recovery. Some are what Apache BookKeeper does:
-their names begin with C or N and the number of the defect in our notes on it."""
+The cluster laboratory finds each with the schedules of auto-recovery. One is what Apache BookKeeper does:
+its name begins with N and the number of the defect, as in docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Planted bugs of the client of several bookies, and of model bookies. The cluster laboratory finds each.
 
 Some are what Apache BookKeeper does, or has done. Their names begin with the number of its issue, or with N
-and the number of the defect in our notes on it."""
+and the number of the defect, as in docs/replication.md.
+"""
 
 from __future__ import annotations
 

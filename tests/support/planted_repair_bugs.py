@@ -1,7 +1,8 @@
 """Planted bugs of auto-recovery's machines. The tests of each machine find them.
 
-Some are what Apache BookKeeper does, or has done. Their names begin with the number of its issue, or with C
-or N and the number of the defect in our notes on it."""
+Some are what Apache BookKeeper does, or has done. Their names begin with the number of its issue, as in
+docs/conformance.md.
+"""
 
 from __future__ import annotations
 

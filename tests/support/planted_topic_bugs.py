@@ -28,7 +28,7 @@ TOPIC_BUGS = (
             "return ...",
             "return [*map(DeleteLedger, self._deleted), *self._proceed([*self._change.begin()], now_ms)]",
         ),
-        "O12",
+        "O13",
     ),
     _bug(
         "topic-next-ledger-before-the-old-one-is-closed",
@@ -39,7 +39,7 @@ TOPIC_BUGS = (
             "return [CloseLedger(self.current)]",
             "self.state = SeriesState.CREATING\nreturn [CloseLedger(self.current), CreateLedger()]",
         ),
-        "O12",
+        "O13",
         "O8",
     ),
     _bug(
@@ -48,7 +48,7 @@ TOPIC_BUGS = (
         SERIES,
         "TopicSeries.states_read",
         Replace("not not_closed", "True"),
-        "O12",
+        "O13",
     ),
     _bug(
         "topic-counts-from-memory",
@@ -67,7 +67,7 @@ TOPIC_BUGS = (
         SERIES,
         "TopicSeries._proceed",
         Replace("DeleteLedger(created)", "Trimmed(())"),
-        "O14",
+        "O15",
     ),
     # ── messages ─────────────────────────────────────────────────────────────────────────────────────
     _bug(
@@ -106,7 +106,7 @@ TOPIC_BUGS = (
         "ListChange.written",
         Rewrite("self._lost = answer", "self.result = TopicFenced(self._topic)"),
         "O11",
-        "O12",
+        "O13",
         "O8",
     ),
     _bug(
@@ -117,7 +117,7 @@ TOPIC_BUGS = (
         Rewrite("self._lost = answer", "self.result = (self._write.version or 0) + 1\nreturn []"),
         "T5",
         "O8",
-        "O12",
+        "O13",
     ),
     PlantedClusterBug(
         "topic-version-ignored",
@@ -139,7 +139,7 @@ TOPIC_BUGS = (
                 ),
             ),
         ),
-        frozenset({"T5", "O5", "O12", "O13"}),
+        frozenset({"T5", "O5", "O13", "O14"}),
         kind=TopicSchedule,
     ),
     # ── retention ────────────────────────────────────────────────────────────────────────────────────
@@ -149,7 +149,7 @@ TOPIC_BUGS = (
         POLICIES,
         "_is_passed",
         Rewrite("return ...", "return True"),
-        "O13",
+        "O14",
     ),
     _bug(
         "topic-cursor-before-the-last-entry-lets-a-ledger-go",
@@ -157,7 +157,7 @@ TOPIC_BUGS = (
         POLICIES,
         "_is_passed",
         Replace("(ledger.entries or 0) - 1", "(ledger.entries or 0) - 2"),
-        "O13",
+        "O14",
     ),
     _bug(
         "topic-size-with-what-goes",
@@ -165,6 +165,6 @@ TOPIC_BUGS = (
         POLICIES,
         "ledgers_to_trim",
         Drop("remaining -= one.size or 0"),
-        "O13",
+        "O14",
     ),
 )

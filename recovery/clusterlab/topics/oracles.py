@@ -8,11 +8,11 @@
     O5   the ledgers of the list are in the order of their ids
     O8   every call ends, and nothing is busy for ever
     O11  an owner is fenced only if another one has opened the topic
-    O12  the list names no ledger that is deleted, and none that takes entries but the last
-    O13  only what all cursors have passed, and retention lets go, is taken out of the list
-    O14  a ledger is left outside the list only by a crash or by an answer that was lost
+    O13  the list names no ledger that is deleted, and none that takes entries but the last
+    O14  only what all cursors have passed, and retention lets go, is taken out of the list
+    O15  a ledger is left outside the list only by a crash or by an answer that was lost
 
-T7 and the numbers from O12 on are those of topics; the others mean what they mean for one ledger.
+T7 and the numbers from O13 on are only about topics; the others mean what they mean for one ledger.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from recovery.clusterlab.world import World
     from storage.cluster.topics.policies import Retention
 
-TOPIC_INVARIANTS = ("T5", "T7", "O1", "O3", "O5", "O8", "O11", "O12", "O13", "O14")
+TOPIC_INVARIANTS = ("T5", "T7", "O1", "O3", "O5", "O8", "O11", "O13", "O14", "O15")
 
 TOPIC = "persistent://public/default/topic"
 
@@ -75,7 +75,7 @@ class TopicOracles:
         """Messages that are certainly not in the topic."""
         self._last: dict[str, Position] = {}
         """By life of an owner: the last position that it has acknowledged."""
-        self._deeds: Counter[str] = Counter()
+        self._changes: Counter[str] = Counter()
         """By life of an owner: the lists that it has written, and the ledgers that it has recovered."""
 
     # ── what processes are told ───────────────────────────────────────────────────────────────────────
@@ -99,25 +99,25 @@ class TopicOracles:
     def message_sent(self, message: SentMessage) -> None:
         self._failed.discard(message)
 
-    def deeds_of_others(self, owner: str) -> int:
-        return self._deeds.total() - self._deeds[owner]
+    def changes_by_others(self, owner: str) -> int:
+        return self._changes.total() - self._changes[owner]
 
-    def owner_fenced(self, owner: str, deeds_before: int) -> None:
+    def owner_fenced(self, owner: str, changes_before: int) -> None:
         """Check that others have done something since an owner has begun, which is fenced now."""
-        if self.deeds_of_others(owner) == deeds_before:
+        if self.changes_by_others(owner) == changes_before:
             raise InvariantViolated("O11", f"{owner} is fenced, and no other owner has done anything")
 
     # ── what takes place ──────────────────────────────────────────────────────────────────────────────
 
     def ledger_deleted(self, process: str, ledger_id: int) -> None:
         if ledger_id in (one.ledger_id for one in self.list.ledgers):
-            raise InvariantViolated("O12", f"{process} has deleted ledger {ledger_id}, which the list names")
+            raise InvariantViolated("O13", f"{process} has deleted ledger {ledger_id}, which the list names")
 
     def ledger_recovered(self, owner: str) -> None:
-        self._deeds[owner] += 1
+        self._changes[owner] += 1
 
     def list_written(self, owner: str, data: bytes) -> None:
-        self._deeds[owner] += 1
+        self._changes[owner] += 1
         before, self.list = self.list, decode_managed_ledger(TOPIC, data)
         ids = [one.ledger_id for one in self.list.ledgers]
         if self._world.trace is not None:
@@ -137,9 +137,9 @@ class TopicOracles:
         ledger = self.ledgers.by_id[listed.ledger_id]
         told = f"{owner} lists ledger {ledger.id}"
         if ledger.is_deleted:
-            raise InvariantViolated("O12", f"{told}, which is deleted")
+            raise InvariantViolated("O13", f"{told}, which is deleted")
         if ledger.id != last and ledger.end is None:
-            raise InvariantViolated("O12", f"{told}, which takes entries and is not the last")
+            raise InvariantViolated("O13", f"{told}, which takes entries and is not the last")
         if listed.timestamp_ms:
             found = None if ledger.end is None else (ledger.closed.entries, ledger.closed.size)
             if (listed.entries, listed.size) != found:
@@ -149,23 +149,23 @@ class TopicOracles:
         ledger = self.ledgers.by_id[ledger_id]
         told = f"{owner} has taken ledger {ledger_id} out of the list"
         if ledger.end is None:
-            raise InvariantViolated("O13", f"{told}, which is not closed")
+            raise InvariantViolated("O14", f"{told}, which is not closed")
         if not ledger.end:
             return
         self.trimmed.add(ledger_id)
         last = Position(ledger_id, ledger.end - 1)
         for name, position in self.cursors.items():
             if position < last:
-                raise InvariantViolated("O13", f"{told}, and {name} is at {position}")
+                raise InvariantViolated("O14", f"{told}, and {name} is at {position}")
         size = sum(len(payload) for one in left for payload in self.ledgers.by_id[one].entries)
         is_old = 0 <= self._retention.age_s < self._world.now - ledger.closed_at
         # The entries that are under way count too: the owner cannot know which will be acknowledged.
         under_way = sum(len(payload) for one in left for payload in self.ledgers.by_id[one].payloads)
         is_large = 0 <= self._retention.size <= max(size, under_way)
         if not is_old and not is_large:
-            raise InvariantViolated("O13", f"{told}, which retention keeps")
+            raise InvariantViolated("O14", f"{told}, which retention keeps")
         if any(one < ledger_id for one in left):
-            raise InvariantViolated("O13", f"{told}, and older ones are still there: {left}")
+            raise InvariantViolated("O14", f"{told}, and older ones are still there: {left}")
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -225,4 +225,4 @@ class TopicOracles:
         named = {one.ledger_id for one in self.list.ledgers}
         for ledger in self.ledgers.by_id.values():
             if not ledger.is_deleted and ledger.id not in named:
-                raise InvariantViolated("O14", f"ledger {ledger.id} of {ledger.creator} is in no list")
+                raise InvariantViolated("O15", f"ledger {ledger.id} of {ledger.creator} is in no list")

@@ -99,7 +99,7 @@ class OwnerProcess(ModelProcess):
             return
         self._life += 1
         self.name = f"{self._process}.{self._life}"
-        self._begun = self._oracles.deeds_of_others(self.name)
+        self._begun = self._oracles.changes_by_others(self.name)
         self._was_open = False
         self._due_ms: int | None = None
         series = TopicSeries(TOPIC, self._roll_over)
