@@ -16,7 +16,7 @@ from recovery.shell.main import cli
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
-IN_THREADS, IN_COROUTINES, LEDGERS, TAKE_OVER = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+IN_THREADS, IN_COROUTINES, LEDGERS, TAKE_OVER, TOPIC = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def _printed(
@@ -47,6 +47,13 @@ def test_the_program_about_ledgers_fences_and_deletes(
 ) -> None:
     lines = _printed(LEDGERS, tmp_path, monkeypatch, capsys)
     assert lines == ["0 ledger 7 is fenced: it takes no more entries", "[]"]
+
+
+def test_the_program_with_a_topic_writes_and_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = _printed(TOPIC, tmp_path, monkeypatch, capsys)
+    assert lines == ["4611686018427387905:0:-1:-1 [b'one']"]
 
 
 @pytest.mark.slow(3)

@@ -37,17 +37,18 @@ if TYPE_CHECKING:
     from storage.cluster.wire.protobuf import MessageTable
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "topics.md").read_text(encoding="utf-8")
-IN_A_STORE, IN_A_CLUSTER, ROUTING = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-(SHOWN,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+IN_A_STORE, IN_A_CLUSTER, PRODUCING, ROUTING = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SHOWN, PRODUCED = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 (CONSOLE,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 ENTRY, ID, TOPIC, CURSOR, STATE = (
     bytes.fromhex(re.sub(r"#.*", "", block)) for block in re.findall(r"```hex\n(.*?)```", PAGE, re.DOTALL)
 )
 
 
-def test_the_program_with_one_store_prints_what_is_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("program", "shown"), [(IN_A_STORE, SHOWN), (PRODUCING, PRODUCED)])
+def test_a_program_with_one_store_prints_what_is_shown(program: str, shown: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_STORE],
+        [sys.executable, "-c", program],
         cwd=tmp_path,
         env={"PYTHONPATH": str(Path(__file__).parent.parent.parent)},
         capture_output=True,
@@ -55,7 +56,7 @@ def test_the_program_with_one_store_prints_what_is_shown(tmp_path: Path) -> None
         check=False,
         timeout=120,
     )
-    assert (done.stderr, done.stdout) == ("", SHOWN)
+    assert (done.stderr, done.stdout) == ("", shown)
 
 
 @pytest.mark.slow(3)
