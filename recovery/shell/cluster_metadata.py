@@ -96,7 +96,9 @@ def connection(function: _Function) -> _Function:
 def metadata_tls(function: _Function) -> _Function:
     """Add the options for TLS to the metadata. The command gets them as `tls`."""
 
-    @click.option("--tls-ca", metavar="FILE", help="Connect by TLS, and check the server with these (PEM).")
+    @click.option(
+        "--tls-ca", metavar="FILE", help="Connect by TLS, and check the server with these authorities (PEM)."
+    )
     @click.option("--tls-certificate", metavar="FILE", help="Connect by TLS with this certificate (PEM).")
     @click.option("--tls-key", metavar="FILE", help="The key of the certificate, if it is in another file.")
     @wraps(function)
@@ -110,7 +112,9 @@ def bookie_tls(function: _Function) -> _Function:
     """Add the options for TLS to bookies. The command gets them as `bookies`."""
 
     @click.option(
-        "--bookie-tls-ca", metavar="FILE", help="Reach bookies by TLS, and check them with these (PEM)."
+        "--bookie-tls-ca",
+        metavar="FILE",
+        help="Reach bookies by TLS, and check them with these authorities (PEM).",
     )
     @click.option(
         "--bookie-tls-certificate", metavar="FILE", help="Reach bookies by TLS with this certificate (PEM)."

@@ -250,10 +250,10 @@ def cli(debug: object) -> None:
     handover, bookie and metadata serve change the store or make it, therefore they never use the current
     directory by default.
 
-    All commands except demo, gc --run, rebuild-index, handover, metadata serve, bookie, cluster up, cluster
-    restart and crash only read the files of a store, and can run while another process writes to it. Rows
-    go to stdout, everything else to stderr. With --json or --ndjson the same rows are printed as JSON, and
-    an error is one JSON object on stderr.
+    All commands except demo, gc --run, rebuild-index, handover, topic, metadata serve, bookie, cluster up,
+    cluster restart and crash only read the files of a store, and can run while another process writes to it.
+    Rows go to stdout, everything else to stderr. With --json or --ndjson the same rows are printed as JSON,
+    and an error is one JSON object on stderr.
 
     \b
     Exit codes:

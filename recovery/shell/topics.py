@@ -159,7 +159,11 @@ def start(default: str) -> Callable[[_Function], _Function]:
             help=f"First message: an id, earliest or latest.  [default: {default}]",
         )
         @click.option("--after", metavar="ID", help="Begin with the message after this one.")
-        @click.option("--since", metavar="TIME", help="Begin at a time, such as 2026-01-31T12:00:00.")
+        @click.option(
+            "--since",
+            metavar="TIME",
+            help="Begin at a time, such as 2026-01-31T12:00:00, local or with its offset.",
+        )
         @wraps(function)
         def gathered(first: str | None, after: str | None, since: str | None, **rest: Any) -> Any:
             if sum(one is not None for one in (first, after, since)) > 1:
@@ -180,7 +184,7 @@ def _start_of(first: str, after: str | None, since: str | None) -> Start:
         try:
             time = datetime.fromisoformat(since)
         except ValueError as error:
-            raise click.UsageError(f"--since: {error}") from error
+            raise click.UsageError(f"--since: {since!r} is no time such as 2026-01-31T12:00:00") from error
         return AtTime(int(time.astimezone(UTC).timestamp() * 1000))
     try:
         if after is not None:

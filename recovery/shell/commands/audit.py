@@ -94,13 +94,17 @@ _HISTORY = "history"
 @click.option(
     "--replicas",
     metavar="FILE|URI",
-    help="Compare replicas: JSON file with stores and ensembles, or the address of a cluster's metadata.",
+    help="Compare replicas as a JSON file with stores and ensembles says, or the metadata of a cluster.",
 )
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of worker processes.  [default: CPUs]"
 )
 @click.option("--master", metavar="URL", help="Spark master.  [default: local[*], or that of spark-submit]")
-@click.option("--baseline", metavar="FILE", help="Findings that are accepted: a line of JSON for each.")
+@click.option(
+    "--baseline",
+    metavar="FILE",
+    help="Accepted findings, a line of JSON for each: they do not make the audit fail.",
+)
 @options.bookie_directories
 @click.option("--self-test", is_flag=True, help="Damage copies of small stores and check what is found.")
 @options.passwords
@@ -130,13 +134,17 @@ def command(
 
     Each STORE is a store, which another process may have open, or a bookie's directory. It may be a pattern
     such as '/data/bk*' or a file: URI. A bookie with several directories is named by --conf, or by
-    --journal-dir and --ledger-dir. Each directory is checked as
-    `verify` checks it, with hard links as `verify --help` describes them. The report in DIR consists of
-    findings.parquet, runs.parquet, parts.parquet, summary.json, report.html, metrics.prom for Prometheus,
-    junit.xml, and history.ndjson, which is continued if DIR is the same or --since names the report before;
-    `ledgerstore audit history DIR` shows it. The page draws every file to
-    scale with its findings, the space that each ledger takes, and the live and dead bytes of each log. For
-    each finding it names the command that shows the place.
+    --journal-dir and --ledger-dir. Each directory is checked as `verify` checks it, with hard links as
+    `verify --help` describes them.
+
+    The report in DIR is the page report.html, tables (findings.parquet, runs.parquet, parts.parquet,
+    repairs.csv), and files for other programs: summary.json, metrics.prom for Prometheus, junit.xml for CI.
+    history.ndjson says when each finding was first and last seen; it goes on with the next audit that has the
+    same DIR, or that names this report with --since. `ledgerstore audit history DIR` shows it.
+
+    The page begins with what has happened to data, and with what to do first. It draws every file to scale
+    with its findings, the space that each ledger takes, and the live and dead bytes of each log. For each
+    finding it names the command that shows the place.
 
     The engine is `local`, which runs processes on this machine, or `spark`. `auto` uses Spark for 20 GB or
     more, or if --master is given. Spark needs Java 17. Both engines report the same findings.
@@ -151,7 +159,8 @@ def command(
     recovery. Each STORE then belongs to the bookie that its cookie names. --timeout and the options for TLS
     are for the connection to the metadata.
 
-    Needs numpy, pyarrow and duckdb, and for Spark pyspark: pip install 'ledgerstore[audit]'.
+    Needs numpy, pyarrow and duckdb, for Spark pyspark, and for a bookie's index rocksdict: pip install
+    'ledgerstore[audit]'.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.znodes import Znodes
 
 _SHARE = 5
-"""The pause between two looks is at least so many times as long as a look: marks may be many."""
+"""The pause is at least so many times as long as a look, because reading many marks takes long."""
 
 
 @click.command()
@@ -34,7 +34,7 @@ _SHARE = 5
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="The time between two looks.",
+    help="The time until it is drawn or printed again.",
 )
 @click.option("--once", is_flag=True, help="Look once, and end.")
 @options.output
@@ -48,14 +48,14 @@ def command(
     form: Form,
     connection: MetadataConnection,
 ) -> None:
-    """Show the auditor, lost bookies, marks, workers and what is stuck in the cluster at URI.
+    """Show the auditor, lost bookies, marks, workers and stuck ledgers of the cluster at URI.
 
     On a terminal the view goes on until Ctrl-C; else, and with --json, it is printed once. With --ndjson a
     row is printed after each interval. The rates and the reasons come from the workers, which publish them in
     the metadata every two seconds; processes of Apache BookKeeper do not.
 
-    Once, it ends with 1 if a bookie is lost or a ledger is marked. `ledgerstore underreplicated` lists all
-    marked ledgers.
+    If it is printed once, the command ends with 1 if a bookie is lost or a ledger is marked. `ledgerstore
+    underreplicated` lists all marked ledgers.
 
     \b
     Examples:

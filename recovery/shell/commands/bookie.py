@@ -92,7 +92,9 @@ _FAILURE_POLL_S = 0.5
     help="Only serve clients whose certificates name one of these roles. May be repeated.",
 )
 @click.option(
-    "--metadata-tls-ca", metavar="FILE", help="Reach the metadata by TLS, checked with these (PEM)."
+    "--metadata-tls-ca",
+    metavar="FILE",
+    help="Reach the metadata by TLS, and check them with these authorities (PEM).",
 )
 @click.option(
     "--metadata-tls-certificate",

@@ -16,11 +16,11 @@ class TopicGroup(LazyGroup):
     """The commands for topics, those for messages first."""
 
     entries: ClassVar = {
-        "produce": CommandEntry(_MESSAGES, "Write messages: arguments, or lines of stdin.", "produce"),
-        "read": CommandEntry(_MESSAGES, "Read the messages that are there.", "read"),
+        "produce": CommandEntry(_MESSAGES, "Write messages: the arguments, or lines of stdin.", "produce"),
+        "read": CommandEntry(_MESSAGES, "Read the messages up to the current end.", "read"),
         "follow": CommandEntry(_MESSAGES, "Read messages, and wait for more.", "follow"),
         "subscribe": CommandEntry(_MESSAGES, "Receive and acknowledge messages.", "subscribe"),
-        "create": CommandEntry(_WHOLE, "Make a topic with partitions.", "create"),
+        "create": CommandEntry(_WHOLE, "Create a topic with partitions.", "create"),
         "list": CommandEntry(_WHOLE, "List the topics of a cluster or store.", "list_topics"),
         "stats": CommandEntry(_WHOLE, "Show the ledgers and subscriptions of a topic.", "stats"),
         "roll-over": CommandEntry(_WHOLE, "Close the current ledger, and begin the next.", "roll_over"),
@@ -35,7 +35,7 @@ def command() -> None:
     """Write and read topics, in the formats of Pulsar (docs/topics.md).
 
     PLACE is the address of a cluster's metadata, or the directory of a store that no process has open. TOPIC
-    is a name, which is then in public/default, or tenant/namespace/name.
+    is tenant/namespace/name, or a name alone, which is then in public/default.
 
     \b
     Examples:

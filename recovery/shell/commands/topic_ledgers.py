@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 @click.option("--partitions", type=click.IntRange(1, 100_000), required=True, metavar="N", help="How many.")
 @connection
 def create(place: str, name: TopicName, partitions: int, connection: MetadataConnection) -> None:
-    """Make TOPIC a topic of N partitions. A topic without partitions is made by its first message.
+    """Create TOPIC with N partitions. A topic without partitions is created by its first message.
 
-    Messages with a key go to the partition that the key chooses, others round in turn.
+    Messages with a key go to the partition that the key chooses, others to the partitions in turn.
 
     \b
     Examples:
@@ -192,8 +192,22 @@ def roll_over(place: str, name: TopicName, quorums: Quorums, connection: Metadat
 @click.command()
 @topics.place
 @topics.topic_name
-@click.option("--age", type=float, default=0.0, show_default=True, metavar="SECONDS", help="-1: no limit.")
-@click.option("--size", type=int, default=0, show_default=True, metavar="BYTES", help="-1: no limit.")
+@click.option(
+    "--age",
+    type=float,
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Delete a ledger that was closed longer ago; -1 for none.",
+)
+@click.option(
+    "--size",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="BYTES",
+    help="Delete a ledger without which so many bytes remain; -1 for none.",
+)
 @topics.quorums
 @connection
 def trim(
@@ -201,9 +215,9 @@ def trim(
 ) -> None:
     """Delete the ledgers of TOPIC that all subscriptions have passed, and that are old or too many.
 
-    A ledger goes if it was closed more than --age ago, or if --size bytes remain without it. Without both
-    options every ledger goes that no subscription needs. The topic is taken over: another process that writes
-    it is fenced.
+    A ledger is deleted if --age or --size says so. Without both options every closed ledger is deleted that
+    no subscription needs: of a topic without subscriptions all of them. The topic is taken over: another
+    process that writes it is fenced.
 
     \b
     Examples:
@@ -231,9 +245,7 @@ def trim(
 @click.option("--subscription", metavar="NAME", help="Delete only this subscription.")
 @connection
 def delete(place: str, name: TopicName, subscription: str | None, connection: MetadataConnection) -> None:
-    """Delete TOPIC with all its messages and subscriptions. A process that writes it is fenced.
-
-    Of a topic with partitions all are deleted.
+    """Delete TOPIC with all its partitions, messages and subscriptions. A process that writes it is fenced.
 
     \b
     Examples:
@@ -271,7 +283,9 @@ def delete(place: str, name: TopicName, subscription: str | None, connection: Me
 @topics.place
 @topics.topic_name
 @click.argument("target", metavar="TARGET")
-@click.option("--as", "copied_name", type=topics.TopicNameType(), help="The name there.  [default: the same]")
+@click.option(
+    "--as", "copied_name", type=topics.TopicNameType(), help="The name of the copy.  [default: the same]"
+)
 @topics.quorums
 @options.output
 @connection
@@ -286,7 +300,7 @@ def copy(
 ) -> None:
     """Copy TOPIC with its subscriptions to TARGET, another PLACE, and print where each entry is there.
 
-    An index in a batch is the same in the copy. Subscriptions go on where they were.
+    A message in a batch has the same index in the copy. Subscriptions go on where they were.
 
     \b
     Examples:

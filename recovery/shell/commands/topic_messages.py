@@ -49,23 +49,31 @@ _limit = click.option("--limit", type=click.IntRange(min=0), metavar="N", help="
 @topics.topic_name
 @click.argument("messages", metavar="[MESSAGE]...", nargs=-1)
 @click.option("--key", help="The key of all messages. It chooses the partition.")
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property of all messages. May be repeated.",
+)
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     metavar="N",
-    help="Messages of an entry.",
+    help="Messages per entry.",
 )
 @click.option(
     "--compression",
     type=click.Choice(["none", "lz4", "zlib", "zstd", "snappy"]),
     default="none",
     show_default=True,
-    help="lz4, zstd and snappy need the extra [topics].",
+    help="How entries are compressed. lz4, zstd and snappy need the extra [topics].",
 )
-@click.option("--producer", "producer_name", metavar="NAME", help="Name the producer.  [default: a new name]")
+@click.option(
+    "--producer", "producer_name", metavar="NAME", help="The name of the producer.  [default: a new name]"
+)
 @click.option(
     "--hash",
     "key_hash",
@@ -91,10 +99,10 @@ def produce(
     form: Form,
     connection: MetadataConnection,
 ) -> None:
-    """Write messages to TOPIC: the arguments, or without any each line of stdin. Print their ids.
+    """Write messages to TOPIC, and print their ids. Without MESSAGE each line of stdin is one.
 
-    The topic is taken over: another process that writes it is fenced. An id is printed when the message is
-    durable.
+    The topic is taken over: another process that writes it is fenced. An id is printed when its message is
+    durable. A store is created if the directory PLACE does not exist.
 
     \b
     Examples:
@@ -206,9 +214,9 @@ def read(
     form: Form,
     connection: MetadataConnection,
 ) -> None:
-    """Read the messages of TOPIC up to its present end. Nothing is changed, and nothing acknowledged.
+    """Read the messages of TOPIC up to its current end. Nothing is changed, and nothing acknowledged.
 
-    Of a topic with partitions all are read, one after the other.
+    The partitions of a topic are read one after the other.
 
     \b
     Examples:
@@ -309,7 +317,7 @@ async def _show(
     "--wait",
     type=click.FloatRange(min=0.0),
     metavar="SECONDS",
-    help="Stop if no message comes for so long.  [default: never]",
+    help="Stop if no message comes for this time.  [default: never]",
 )
 @topics.payload
 @topics.quorums
@@ -330,7 +338,7 @@ def subscribe(
 ) -> None:
     """Receive the messages of SUBSCRIPTION, print and acknowledge them, until Ctrl-C.
 
-    The subscription is made if it is not there; --from, --after and --since then say with which message it
+    A subscription that does not exist is created; --from, --after and --since then say with which message it
     begins. The next consumer goes on after what was acknowledged.
 
     \b
