@@ -9,7 +9,7 @@ DEMO := .venv-demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo audit-kills interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-power cluster-chaos client-histories pulsar pulsar-topics topic-owners bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-autorecovery bench-listing bench-versus bench-startup wheel-test docs clean
+.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo audit-kills interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-audit interop-power cluster-chaos client-histories pulsar pulsar-topics topic-owners bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-autorecovery bench-listing bench-versus bench-startup wheel-test docs clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z0-9. -]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -93,7 +93,7 @@ mutation-score: setup ## all planted bugs before the crash laboratory, two thous
 audit-demo: setup ## damage three stores, and audit them on Spark; writes .audit-demo/report (half a minute)
 	@$(BIN)/python tests/support/audit_demo.py .audit-demo
 
-audit-kills: setup ## kill a writer five hundred times; an audit of what it leaves finds nothing wrong (three minutes)
+audit-kills: setup ## kill a writer five hundred times, and audit what it leaves (three minutes)
 	PYTHONPATH=tests/support $(BIN)/python tests/support/killed_stores.py $(KILLS)
 
 interop: setup ## prove with the real Apache BookKeeper that it reads our files, and that we read its files (three minutes; Maven)
@@ -120,7 +120,7 @@ bench-listing: setup ## time the list of a hundred thousand ledgers of a cluster
 interop-bookie: setup ## have the unmodified Java client use our bookies and real ones, and kill ours under load (six minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/bookies.py $(BOOKIES)
 
-interop-autorecovery: setup ## BookKeeper's auto-recovery and ours repair bookies of both kinds, alone and together, and ours repairs damage in place (four minutes; Maven)
+interop-autorecovery: setup ## have BookKeeper's auto-recovery and ours repair bookies of both kinds, alone and together, and ours repair damage in place (four minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/autorecovery.py $(AUTORECOVERY)
 
 interop-audit: setup ## audit real bookies while they run and afterwards, one of which then loses an entry log (a minute; Maven)
@@ -132,10 +132,10 @@ interop-power: setup ## cut the power of bookies and of the metadata server whil
 pulsar: setup ## have a Pulsar broker keep its topics on our bookies, and kill bookies and the broker (three minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/pulsar.py $(PULSAR)
 
-pulsar-topics: setup ## a Pulsar broker and our topics read, write, acknowledge and trim the same topics (five minutes; Maven)
+pulsar-topics: setup ## have a Pulsar broker and our topics read, write, acknowledge and trim the same topics (five minutes; Maven)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/pulsar_topics.py $(PULSAR_TOPICS)
 
-topic-owners: setup ## two hundred times another process takes a topic over from one that produces, is killed or is paused (ten minutes)
+topic-owners: setup ## take a topic over two hundred times from a process that produces, is killed or is paused (ten minutes)
 	PYTHONPATH=tests/support $(BIN)/python tests/interop/topic_owners.py $(TOPIC_OWNERS)
 
 bookkeeper-tests: setup ## run BookKeeper's own tests of its client on our bookies, and compare with the list (half an hour; Maven)
@@ -211,7 +211,7 @@ bench-cluster: setup ## the metadata server beside a real ZooKeeper, bookies and
 	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/client_speed.py --json .bench/clients.json $(BENCH)
 	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/topic_speed.py --json .bench/topics.json $(BENCH)
 
-bench-autorecovery: setup ## a bookie is killed: the time until all is whole, beside BookKeeper's auto-recovery (fifteen minutes, 4 GB; Maven)
+bench-autorecovery: setup ## measure the time from the kill of a bookie until all copies are there again, beside BookKeeper's auto-recovery (fifteen minutes, 4 GB; Maven)
 	PYTHONPATH=tests/support:tests/interop $(BIN)/python bench/autorecovery_speed.py --json .bench/autorecovery.json $(BENCH)
 
 bench-versus: setup ## compare another revision with this one, row by row and in turns: make bench-versus BASE=v0.1 (forty minutes)
