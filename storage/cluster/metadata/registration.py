@@ -252,7 +252,7 @@ async def read_http_endpoints(
 
 
 async def read_newest_bookies(znodes: Znodes, root: str) -> Bookies:
-    """Return the bookies that are registered now, also if the server that is asked lags behind.
+    """Return the bookies that are registered now, also if the server that is asked lags.
 
     For a decision that harms if a bookie is registered again and the server does not show that yet.
     """

@@ -8,22 +8,28 @@ written here, and the reverse.
     format            the bytes of an entry: metadata, checksum, one message or a batch
     cursor            what a subscription has acknowledged
     managed_ledger    the names of topics, and what the metadata has about a topic and its cursors
-    policies          when a ledger is full, and when an old one goes
+    routing           which partition a message goes to
+    policies          when a ledger is full, and when an old one is deleted
     list_change       one change of the list of ledgers, whose answer may be lost
     series            the ledgers of a topic, as its owner changes them
     series_effects    what the series asks for
+    node_format       the entries of the log that keeps the nodes of one local store
 
 All of these are pure: they open no file, no socket and no clock. The others perform what they decide, on an
 event loop:
 
     ledgers_port      the port to ledgers and nodes
-    cluster_ledgers   those of a cluster
-    embedded_nodes    the nodes of one local store: a log in a ledger, whose entries are those of node_format
+    cluster_ledgers   the ledgers and nodes of a cluster
+    embedded_nodes    the nodes of one local store, as a log in a ledger
     embedded_ledgers  the ledgers of one local store
     owner             performs the effects of a series
     producer          makes entries of messages, alone or in batches
     sequences         the last sequence ids of producers with a name
-    topic             what a program holds
-    blocking          the same for threads
+    reader            reads the messages of a topic
+    subscription      delivers messages until they are acknowledged
+    cursor_store      keeps the acknowledgements of a subscription in a node or in a ledger
+    topic             the object that a program uses
+    blocking          the same for threads, with blocking_readers
     embedded          the topics of one local store
+    administration    lists, copies and deletes whole topics, and makes partitions
 """

@@ -34,7 +34,7 @@ class TopicReader:
         return shown_as(self, self._reader)
 
     def messages(self) -> Iterator[ReceivedMessage]:
-        """Yield the messages up to the present end. Called again, it goes on with those that came since."""
+        """Yield the messages up to the current end. Called again, it goes on with those that came since."""
         return self._pieces(self._reader.messages(), _PIECE)
 
     def follow(self) -> Iterator[ReceivedMessage]:

@@ -131,7 +131,7 @@ class CursorStore:
         self.saved_changes = self.cursor.changes
 
     async def save(self) -> None:
-        """Make the present state durable. Raise `SubscriptionFenced` if another consumer has taken over."""
+        """Make the current state durable. Raise `SubscriptionFenced` if another consumer has taken over."""
         changes = self.cursor.changes
         if self._appender is not None or self.cursor.needs_ledger:
             await self._save_to_ledger()
@@ -140,7 +140,7 @@ class CursorStore:
         self.saved_changes = changes
 
     async def close(self) -> None:
-        """Make the present state durable where the next consumer finds it soonest."""
+        """Make the current state durable where the next consumer finds it soonest."""
         changes = self.cursor.changes
         if not self.cursor.needs_ledger:
             if self._appender is not None or not self.is_saved:

@@ -4,6 +4,10 @@ TopicError
 ├── the caller's mistake: nothing was changed
 │   ├── InvalidTopicName         a name that no topic can have; also a ValueError
 │   ├── InvalidMessageId         a text or bytes that are no message id; also a ValueError
+│   ├── NotInTopic               an id that no message of the topic can have; also a ValueError
+│   ├── NoSuchTopic              there is no topic of this name; also a KeyError
+│   ├── TopicExists              there is a topic of this name already
+│   ├── NoSuchSubscription       the topic has no subscription of this name; also a KeyError
 │   └── CompressionUnavailable   the package of a compression is not installed
 ├── the owner of a topic
 │   ├── TopicFenced              another process writes the topic now
@@ -14,6 +18,9 @@ TopicError
 │   ├── ProducerExists           a producer of this name is open already
 │   ├── SequenceNotAscending     a sequence id that is not larger than the one before it
 │   └── MessageOutcomeUnknown    a message may be in the topic or not; also an OutcomeUnknown
+├── the consumer of a subscription
+│   ├── SubscriptionBusy         another consumer has an exclusive subscription
+│   └── SubscriptionFenced       another consumer has taken the subscription over
 └── entries that give no messages: topic, ledger and entry are named
     ├── InvalidMessageEntry      bytes that are no entry of a topic
     │   ├── EntryChecksumWrong   the checksum does not match the bytes
@@ -52,7 +59,7 @@ class InvalidMessageId(TopicError, ValueError):
 
 
 class NotInTopic(TopicError, ValueError):
-    """The id is not that of a message of the topic."""
+    """No message of the topic can have this id."""
 
     topic: str
     message_id: str
@@ -117,7 +124,7 @@ class CompressionUnavailable(TopicError):
 
 
 class TopicFenced(TopicError):
-    """Another process has taken the topic over. This one writes it no more."""
+    """Another process has taken the topic over, so that this one can no longer write it."""
 
     code = -101
     topic: str
@@ -125,7 +132,7 @@ class TopicFenced(TopicError):
 
 
 class TopicClosed(TopicError):
-    """The topic, or its producer, was closed here."""
+    """The topic, or its producer, was closed in this process."""
 
     code = -11
     topic: str

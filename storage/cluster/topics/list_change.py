@@ -37,7 +37,7 @@ class WriteList(NamedTuple):
 
 
 class ReadList(NamedTuple):
-    """Read what is true now, and not what a server that lags behind still shows."""
+    """Read the newest state, and not what a server that lags still shows."""
 
 
 class ListChange:

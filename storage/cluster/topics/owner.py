@@ -287,7 +287,7 @@ class TopicOwner:
                     mark_retrieved(self._trimmed)
                 settle(self._ended, error)
                 if error is not None and not isinstance(error, ClientClosed) and self._appender is not None:
-                    # Nothing is added any more. What becomes of the ledger is the next owner's matter.
+                    # Nothing is added any more, and the next owner recovers the ledger.
                     self._run(self._close(self._appender.id, self._appender))
                 self._appender = None
                 self._wake()

@@ -60,7 +60,7 @@ class ReadEntry(NamedTuple):
 
 
 def _nothing_written() -> Position | None:
-    """Return what a process has written that is not the owner of the topic."""
+    """Default of `last_written`: a process that does not own the topic has written nothing."""
     return None
 
 
@@ -94,7 +94,7 @@ class AsyncTopicReader:
         self._known: tuple[tuple[int, int], ...] = ()
         """The ledgers of the list but the last one, each with its number of entries."""
         self._seen = self.next
-        """The place after the last entry that was ever read."""
+        """The place after the last entry that was read."""
         self._ends: dict[int, int] = {}
         """The number of entries of ledgers that were followed to their end."""
         self._watch: NodeWatch[Node | Gone] | None = None
@@ -103,7 +103,7 @@ class AsyncTopicReader:
         return f"<{type(self).__name__} of {self.name} at {self.next}>"
 
     async def messages(self) -> AsyncGenerator[ReceivedMessage, None]:
-        """Yield the messages up to the present end. Called again, it goes on with those that came since."""
+        """Yield the messages up to the current end. Called again, it goes on with those that came since."""
         async with aclosing(self.entries()) as entries:
             async for entry in entries:
                 for message in self._received(entry):
@@ -128,7 +128,7 @@ class AsyncTopicReader:
         return received[first:]
 
     async def entries(self) -> AsyncGenerator[ReadEntry, None]:
-        """Yield the entries up to the present end."""
+        """Yield the entries up to the current end."""
         info = await self._refresh()
         if info is None:
             raise NoSuchTopic(str(self.name))
@@ -364,7 +364,7 @@ class AsyncTopicReader:
         return Position(last.ledger_id, await self._acknowledged(reader, last.ledger_id))
 
     async def _at_time(self, info: ManagedLedgerInfo, time_ms: int) -> Position:
-        """Search by halves: messages are published in the order of the entries, or nearly."""
+        """Search by bisection, because messages are published in the order of the entries, or nearly."""
         for one in info.ledgers:
             if one.timestamp_ms and one.timestamp_ms < time_ms:
                 continue  # it was closed before

@@ -7,7 +7,7 @@ An ephemeral node says that a consumer has a subscription. It is beside the node
 them, because a broker takes each child of a topic's node for a subscription.
 
 Acknowledgements are saved together, `save_after_s` after the first of them at the latest, by `save` and by
-`close`. Those that a crash loses are of messages that are then delivered once more.
+`close`. Messages whose acknowledgements a crash loses are delivered once more.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def open_subscription(
 
 
 class _Claim:
-    """The node that says who has a subscription."""
+    """The node that says which consumer has a subscription."""
 
     def __init__(self, ledgers: TopicLedgers, name: TopicName, subscription: str) -> None:
         self._nodes = ledgers.nodes

@@ -1,4 +1,4 @@
-"""A topic, for coroutines: what a program holds."""
+"""A topic, for coroutines: the object that a program uses."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class AsyncTopic:
             producer.abandon()
         for subscription in self._subscriptions:
             with suppress(StoreError):
-                await subscription.close()  # what it could not save is delivered once more
+                await subscription.close()  # messages without a saved acknowledgement are delivered once more
         if self._owner is not None:
             await self._owner.drain()
             if self._saving is not None:

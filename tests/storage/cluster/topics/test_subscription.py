@@ -1,4 +1,4 @@
-"""Subscriptions: delivery, acknowledgements that last, redelivery, seeking, and who may consume."""
+"""Subscriptions: delivery, acknowledgements that last, redelivery, seeking, and one consumer at a time."""
 
 from __future__ import annotations
 
