@@ -21,7 +21,6 @@ MARKS = "storage.cluster.metadata.underreplication"
 REPAIR = "recovery.autorecovery.repair"
 UPDATE = "storage.cluster.metadata.update"
 SERVICE = "recovery.autorecovery.service"
-WORKER = "recovery.autorecovery.worker"
 
 
 def _bug(name: str, rule: str, module: str, function: str, edit: Edit, *invariants: str) -> PlantedClusterBug:

@@ -25,7 +25,6 @@ from storage.cluster.topics.managed_ledger import (
     DeletedBits,
     DeletedRange,
     ManagedCursorInfo,
-    ManagedLedgerInfo,
     Position,
     PositionInfo,
 )
@@ -55,14 +54,6 @@ class Extents:
     """Of the ledger that is still written, the entries that are known to be acknowledged."""
     is_last_open: bool = False
     """Whether the last ledger may get more entries."""
-
-    @classmethod
-    def of_list(cls, info: ManagedLedgerInfo, last_entries: int | None = None) -> Extents:
-        """Return those of a list, with the entries of the last ledger if that is still written."""
-        ledgers = [(one.ledger_id, one.entries or 0) for one in info.ledgers]
-        if ledgers and last_entries is not None:
-            ledgers[-1] = (ledgers[-1][0], last_entries)
-        return cls(tuple(ledgers), last_entries is not None)
 
     @property
     def last(self) -> Position:

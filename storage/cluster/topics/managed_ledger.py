@@ -80,14 +80,6 @@ class TopicName:
             raise InvalidTopicName(name, "the name has no form in UTF-8") from None
         return cls(tenant, namespace, local_name)
 
-    @classmethod
-    def of_path(cls, path: str) -> TopicName:
-        """Return the topic that has its node at this path."""
-        fields = path.removeprefix(f"{ROOT}/").split("/")
-        if not path.startswith(f"{ROOT}/") or len(fields) != 4 or fields[2] != DOMAIN:
-            raise InvalidMetadata(path, "no path of a topic")
-        return cls(fields[0], fields[1], decode_name(fields[3]))
-
     def __str__(self) -> str:
         return f"{DOMAIN}://{self.tenant}/{self.namespace}/{self.local_name}"
 

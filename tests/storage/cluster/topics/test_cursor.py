@@ -20,9 +20,7 @@ from storage.cluster.topics.errors import NotInTopic
 from storage.cluster.topics.managed_ledger import (
     NO_LEDGER,
     DeletedRange,
-    LedgerInfo,
     ManagedCursorInfo,
-    ManagedLedgerInfo,
     Position,
     PositionInfo,
     decode_cursor,
@@ -247,13 +245,9 @@ def test_intervals_are_a_set_of_numbers(steps: list[tuple[int, int]], through: i
     assert (again.firsts, again.lasts) == (intervals.firsts, intervals.lasts)
 
 
-def test_the_ledgers_of_a_list_end_where_it_says() -> None:
-    info = ManagedLedgerInfo((LedgerInfo(1, 3, 30, 5), LedgerInfo(4, timestamp_ms=0)))
-    assert Extents.of_list(info) == Extents(((1, 3), (4, 0)))
-    extents = Extents.of_list(info, 2)
-    assert extents == Extents(((1, 3), (4, 2)), is_last_open=True)
-    assert extents.last == Position(4, 1)
-    assert Extents.of_list(info).last == Position(1, 2)
+def test_the_last_entry_of_a_topic_is_that_of_its_last_ledger_with_entries() -> None:
+    assert Extents(((1, 3), (4, 2)), is_last_open=True).last == Position(4, 1)
+    assert Extents(((1, 3), (4, 0))).last == Position(1, 2)
     assert Extents().last == BEFORE_ALL
 
 

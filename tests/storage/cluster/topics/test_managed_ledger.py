@@ -55,7 +55,6 @@ def test_a_topic_has_a_full_name_and_a_path(name: str, full: str, path: str) -> 
     topic = TopicName.parse(name)
     assert str(topic) == full
     assert topic.path == path
-    assert TopicName.of_path(path) == topic
 
 
 def test_a_subscription_is_a_child_of_its_topic() -> None:
@@ -110,12 +109,6 @@ def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
     with pytest.raises(InvalidTopicName, match="topic") as refused:
         TopicName.parse(name)
     assert refused.value.name == name
-
-
-@pytest.mark.parametrize("path", ["/ledgers", "/managed-ledgers/a/b/c", "/managed-ledgers/a/b/x/c"])
-def test_other_paths_are_those_of_no_topic(path: str) -> None:
-    with pytest.raises(InvalidMetadata, match="no path of a topic"):
-        TopicName.of_path(path)
 
 
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────
