@@ -72,6 +72,8 @@ class Store:
         self._background = Background(engine, new_worker)
         self._topics: EmbeddedTopics | None = None
         self._topics_lock = new_lock()
+        self._topics_claim = new_lock()
+        """Taken for ever by the first face of the store that has topics."""
 
     @property
     def path(self) -> str:
@@ -114,7 +116,7 @@ class Store:
     def topic(self, name: str, **options: Unpack[TopicOptions]) -> Topic:
         """Return the topic of that name in this store: see `storage.cluster.topics`.
 
-        Nothing is written before its first message.
+        Nothing is written before its first message. Raise `TopicsInUse` if coroutines have topics of it.
         """
         self._store_state.check_reads()
         with self._topics_lock:

@@ -87,7 +87,7 @@ class AsyncStore:
     def topic(self, name: str, **options: Unpack[TopicOptions]) -> AsyncTopic:
         """Return the topic of that name in this store: see `storage.cluster.topics`.
 
-        Nothing is written before its first message.
+        Nothing is written before its first message. Raise `TopicsInUse` if threads have topics of it.
         """
         self._context.check()
         if self._topics is None:
@@ -199,6 +199,11 @@ def attach(store: Store) -> tuple[AsyncStore, Callable[[], None]]:
     """Return a face of an open store for the running loop, and a call that ends this face only."""
     face = AsyncStore(store)
     return face, face._context.detach
+
+
+def claim_topics(store: AsyncStore) -> bool:
+    """Return whether this is the first face of its store with topics, and so the only one."""
+    return store.blocking._topics_claim.acquire(blocking=False)
 
 
 def config_of(store: AsyncStore) -> StoreConfig:

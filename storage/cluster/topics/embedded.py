@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from storage.aio.store import attach, config_of
+from storage.aio.store import attach, claim_topics, config_of
 from storage.cluster.client.loop_thread import LoopThread
 from storage.cluster.topics.blocking import Topic
 from storage.cluster.topics.embedded_ledgers import EmbeddedLedgers
+from storage.cluster.topics.errors import TopicsInUse
 from storage.cluster.topics.managed_ledger import TopicName
 from storage.cluster.topics.topic import AsyncTopic
 
@@ -23,6 +24,12 @@ class AsyncEmbeddedTopics:
     """The topics of a store, for the coroutines of its loop."""
 
     def __init__(self, store: AsyncStore) -> None:
+        """Raise `TopicsInUse` if another face of the store has topics already.
+
+        Each face has the lists in its own memory, so that of two one would write over those of the other.
+        """
+        if not claim_topics(store):
+            raise TopicsInUse(store.path)
         self.ledgers = EmbeddedLedgers(store, config_of(store).entry_size_max)
         self._open: list[AsyncTopic] = []
 

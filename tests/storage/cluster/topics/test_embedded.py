@@ -26,7 +26,13 @@ from storage.cluster.metadata.znodes import (
 )
 from storage.cluster.topics import embedded_nodes
 from storage.cluster.topics.embedded_ledgers import NODES_LEDGER, EmbeddedLedgers
-from storage.cluster.topics.errors import LedgerMissing, MessageTooLarge, TopicClosed, TopicFenced
+from storage.cluster.topics.errors import (
+    LedgerMissing,
+    MessageTooLarge,
+    TopicClosed,
+    TopicFenced,
+    TopicsInUse,
+)
 from storage.cluster.topics.format import decode_entry
 from storage.cluster.topics.managed_ledger import TopicName
 from storage.cluster.topics.policies import Retention, RollOver
@@ -123,6 +129,20 @@ def test_a_second_owner_in_the_same_process_fences_the_first(tmp_path: Path) -> 
             first.send(b"lost")
         with pytest.raises(TopicFenced):
             first.roll_over()
+        assert messages_of(store, "orders") == [b"one", b"two"]
+
+
+def test_threads_and_coroutines_do_not_have_topics_of_one_store(tmp_path: Path) -> None:
+    async def steps(store: AsyncStore) -> None:
+        topic = store.topic("orders")
+        await topic.send(b"one")
+        with pytest.raises(TopicsInUse, match="use only one of both"):
+            await asyncio.to_thread(store.blocking.topic, "orders")
+        await topic.roll_over()
+        await topic.send(b"two")
+
+    with_store(tmp_path, steps)
+    with ledgerstore.open(tmp_path) as store:
         assert messages_of(store, "orders") == [b"one", b"two"]
 
 
