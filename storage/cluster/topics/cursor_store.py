@@ -3,6 +3,7 @@
     open      fence the ledger of the former consumer, read its last entry; write the node
     save      a small state: write the node
               any other, or if there is a ledger: add an entry to it; then the node names it if it is new
+    seek      as a save without a ledger, so that the node is never ahead of the cursor
     close     a small state: write the node without a ledger, then delete the ledger
               any other: add an entry, close the ledger
 
@@ -138,6 +139,16 @@ class CursorStore:
         else:
             await self._write_node(self.cursor.to_node())
         self.saved_changes = changes
+
+    async def save_seek(self) -> None:
+        """Make a seek durable: in the node, and not only in the ledger that it names.
+
+        The node is read by others while the last entry of a ledger is not shown to them yet, and it is what
+        is left if the ledger is lost. So it must not be ahead of the cursor: a trim would take what a seek
+        back needs.
+        """
+        await self._leave_ledger()
+        await self.save()
 
     async def close(self) -> None:
         """Make the current state durable where the next consumer finds it soonest."""

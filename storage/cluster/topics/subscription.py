@@ -235,7 +235,8 @@ class AsyncSubscription:
         self._delivered.clear()
         await self._pass_before(place)
         self._restart()
-        await self.save()
+        async with self._save_lock:
+            await self._store.save_seek()
 
     async def _pass_before(self, place: MessageId) -> None:
         """Acknowledge the messages of a batch that are before a place in it."""

@@ -6,10 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from memory_topics import MemoryLedgers, WrittenTopic, new_topic
+from memory_topics import MemoryAppender, MemoryLedgers, MemoryReader, WrittenTopic, new_topic
 from memory_znodes import Loss
 
 from storage.cluster.errors import SessionExpired
+from storage.cluster.topics.cursor import Extents
 from storage.cluster.topics.cursor_store import (
     delete_subscription,
     read_cursor,
@@ -242,6 +243,31 @@ def test_a_new_subscription_and_a_seek_begin_where_they_are_told_to(start: Start
         async with await subscribed(topic) as subscription:
             assert texts(await received(subscription, len(expected))) == expected
             assert await subscription.receive_within(0.0) is None
+
+    run(steps())
+
+
+def test_a_seek_back_is_seen_at_once_by_others_who_see_the_last_entry_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def confirmed_by_the_next_entry(reader: MemoryReader) -> int:
+        return len(reader._ledger.payloads) - 2
+
+    async def steps() -> None:
+        topic = await two_ledgers()
+        async with await subscribed(topic) as subscription:
+            messages = await received(subscription, 7)
+            await subscription.ack_through(messages[5])
+            await subscription.seek(messages[1].id)
+            await subscription.ack(messages[2])
+            await subscription.save()
+            assert await cursors_ledger(topic) != NO_LEDGER
+            await subscription.ack_through(messages[6])
+            await subscription.save()
+            await subscription.seek(EARLIEST)
+            monkeypatch.setattr(MemoryReader, "read_last_add_confirmed", confirmed_by_the_next_entry)
+            seen = await read_cursor(topic.ledgers, topic.name, "s", Extents())
+            assert seen.mark_delete == subscription.cursor.mark_delete == Position(-1, -1)
 
     run(steps())
 
