@@ -171,12 +171,22 @@ class CursorStore:
                 await self._appender.submit(entry)
             except (LedgerFenced, LedgerClosed):
                 raise SubscriptionFenced(str(self._name), self._subscription) from None
-            self._appended += 1
+            except StoreError:
+                # A writer takes nothing after its first failure, but there may be bookies for another ledger.
+                await self._leave_ledger()
+                await self.save()
+            else:
+                self._appended += 1
             return
         node = self.cursor.to_node_with_ledger
         appender = await self._ledgers.create(managed_name(self._name), encode_name(self._subscription))
         try:
             await appender.submit(entry)
+        except StoreError:
+            with suppress(StoreError):
+                await self._ledgers.delete(appender.id)  # no node names it
+            raise
+        try:
             await self._leave_ledger()
             await self._write_node(node(appender.id))
         except SubscriptionFenced:

@@ -9,7 +9,7 @@ import pytest
 from memory_topics import MemoryAppender, MemoryLedgers, MemoryReader, WrittenTopic, new_topic
 from memory_znodes import Loss
 
-from storage.cluster.errors import SessionExpired
+from storage.cluster.errors import NotEnoughBookies, SessionExpired
 from storage.cluster.topics.cursor import Extents
 from storage.cluster.topics.cursor_store import (
     delete_subscription,
@@ -370,6 +370,38 @@ def test_a_fenced_consumer_cannot_add_to_its_ledger() -> None:
         await second.close()
         with pytest.raises(SubscriptionFenced):
             await first.close()
+
+    run(steps())
+
+
+def test_a_ledger_that_takes_no_more_is_replaced_by_the_next_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = MemoryAppender.submit
+    broken: set[int] = set()
+
+    def submit_unless_broken(appender: MemoryAppender, payload: bytes) -> asyncio.Future[int]:
+        if appender.id in broken:
+            raise NotEnoughBookies(3, 2, {})
+        return submit(appender, payload)
+
+    async def steps() -> None:
+        topic = await two_ledgers()
+        subscription = await subscribed(topic)
+        messages = await received(subscription, 3)
+        await subscription.ack(messages[1])
+        await subscription.save()
+        first = await cursors_ledger(topic)
+        monkeypatch.setattr(MemoryAppender, "submit", submit_unless_broken)
+        broken.update(range(first, first + 10))
+        await subscription.ack(messages[2])
+        with pytest.raises(NotEnoughBookies):
+            await subscription.save()
+        assert [number for number, one in topic.ledgers.ledgers.items() if one.cursor == "s"] == [first]
+        broken.intersection_update({first})
+        await subscription.save()
+        subscription.abandon()
+        await subscription._claim.end()
+        async with await subscribed(topic) as subscription:
+            assert texts(await received(subscription, 2)) == b"ad"
 
     run(steps())
 
