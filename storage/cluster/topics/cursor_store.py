@@ -67,6 +67,8 @@ class CursorStore:
         self._subscription = subscription
         self._path = name.cursor_path(subscription)
         self._version = 0
+        self._unanswered: set[bytes] = set()
+        """What was written to the node without an answer, also because the coroutine was cancelled."""
         self._appender: LedgerAppender | None = None
         self._appended = 0
         self._former_ledger = NO_LEDGER
@@ -116,6 +118,7 @@ class CursorStore:
         if node is None:
             raise NoSuchSubscription(str(self._name), self._subscription)
         info, self._version = node
+        self._unanswered.clear()
         entry = None
         if info.cursors_ledger_id != NO_LEDGER:
             try:
@@ -206,30 +209,46 @@ class CursorStore:
 
     async def _write_node(self, info: ManagedCursorInfo) -> None:
         """Write the node if it is still that of this consumer, and delete the ledger that it named before."""
-        data, lost = encode_cursor(info), ""
+        data, reason = encode_cursor(info), ""
         for _ in range(_ATTEMPTS_MAX):
+            is_first = not self._unanswered
+            self._unanswered.add(data)
             match await self._ledgers.nodes.set(self._path, data, self._version):
                 case Written(version):
                     self._version = version
                     break
-                case Conflict() if not lost:
+                case Conflict() if is_first:
                     raise SubscriptionFenced(str(self._name), self._subscription)
                 case Gone():
                     raise NoSuchSubscription(str(self._name), self._subscription)
                 case Unknown(reason):
-                    lost = reason
+                    pass
             # The answer to this write, or to one before it, was lost: the content decides.
             await self._ledgers.nodes.sync(self._path)
             node = await self._ledgers.nodes.get(self._path)
-            if isinstance(node, Node) and node.data == data:
-                self._version = node.stat.version
-                break
-            if isinstance(node, Gone) or node.stat.version != self._version:
+            if isinstance(node, Node) and node.stat.version == self._version:
+                continue
+            if isinstance(node, Gone) or not self._is_own(node):
                 raise SubscriptionFenced(str(self._name), self._subscription)
+            self._version = node.stat.version
+            self._unanswered.clear()
+            if node.data == data:
+                break
+            await self._delete_former(decode_cursor(self._path, node.data).cursors_ledger_id)
         else:
-            raise OutcomeUnknown(self._path, lost)
-        former, self._former_ledger = self._former_ledger, NO_LEDGER
-        if former not in (NO_LEDGER, info.cursors_ledger_id):
+            raise OutcomeUnknown(self._path, reason)
+        self._unanswered.clear()
+        await self._delete_former(info.cursors_ledger_id)
+        self._former_ledger = NO_LEDGER
+
+    def _is_own(self, node: Node) -> bool:
+        """Return whether the node is as one of the writes without an answer has left it."""
+        return node.stat.version == self._version + 1 and node.data in self._unanswered
+
+    async def _delete_former(self, named: int) -> None:
+        """Delete the ledger that the node has named before, unless it is the one that is named now."""
+        former, self._former_ledger = self._former_ledger, named
+        if former not in (NO_LEDGER, named):
             await self._ledgers.delete(former)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_topics import MemoryAppender, MemoryLedgers, MemoryReader, WrittenTopic, new_topic
 from memory_znodes import Loss
 
-from storage.cluster.errors import NotEnoughBookies, SessionExpired
+from storage.cluster.errors import MetadataUnavailable, NotEnoughBookies, SessionExpired
 from storage.cluster.topics.cursor import Extents
 from storage.cluster.topics.cursor_store import (
     delete_subscription,
@@ -38,6 +38,7 @@ from storage.cluster.topics.subscription import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from storage.cluster.metadata.znodes import SetAnswer
     from storage.cluster.topics.message import ReceivedMessage
     from storage.cluster.topics.reader import Start
 
@@ -250,8 +251,10 @@ def test_a_new_subscription_and_a_seek_begin_where_they_are_told_to(start: Start
 def test_a_seek_back_is_seen_at_once_by_others_who_see_the_last_entry_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    confirmed = MemoryReader.read_last_add_confirmed
+
     async def confirmed_by_the_next_entry(reader: MemoryReader) -> int:
-        return len(reader._ledger.payloads) - 2
+        return await confirmed(reader) - 1
 
     async def steps() -> None:
         topic = await two_ledgers()
@@ -385,7 +388,8 @@ def test_a_ledger_that_takes_no_more_is_replaced_by_the_next_save(monkeypatch: p
 
     async def steps() -> None:
         topic = await two_ledgers()
-        subscription = await subscribed(topic)
+        killed = topic.ledgers.other()
+        subscription = await subscribed(topic, ledgers=killed)
         messages = await received(subscription, 3)
         await subscription.ack(messages[1])
         await subscription.save()
@@ -399,7 +403,7 @@ def test_a_ledger_that_takes_no_more_is_replaced_by_the_next_save(monkeypatch: p
         broken.intersection_update({first})
         await subscription.save()
         subscription.abandon()
-        await subscription._claim.end()
+        killed.nodes.expire()
         async with await subscribed(topic) as subscription:
             assert texts(await received(subscription, 2)) == b"ad"
 
@@ -419,6 +423,55 @@ def test_lost_answers_of_the_metadata_change_nothing(loss: Loss, after: int) -> 
             await subscription.save()
         async with await subscribed(topic) as subscription:
             assert texts(await received(subscription, 4)) == b"defg"
+
+    run(steps())
+
+
+@pytest.mark.parametrize("is_batch", [False, True], ids=["in the node", "in a ledger"])
+def test_a_save_that_did_not_learn_its_outcome_is_followed_by_another(is_batch: bool) -> None:
+    async def steps() -> None:
+        topic = await two_ledgers()
+        async with await subscribed(topic) as subscription:
+            messages = await received(subscription, 7)
+            await subscription.ack(messages[1 if is_batch else 0])
+            nodes = topic.ledgers.nodes
+            nodes.lose(Loss.DONE)
+            nodes.lose_reads(1)
+            with pytest.raises(MetadataUnavailable):
+                await subscription.save()
+            await subscription.ack_through(messages[2])
+            await subscription.save()
+            assert await cursors_ledger(topic) != NO_LEDGER
+            assert [one.cursor for one in topic.ledgers.ledgers.values()].count("s") == 1
+        async with await subscribed(topic) as subscription:
+            assert texts(await received(subscription, 4)) == b"defg"
+
+    run(steps())
+
+
+def test_a_save_that_was_cancelled_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def steps() -> None:
+        topic = await two_ledgers()
+        async with await subscribed(topic) as subscription:
+            messages = await received(subscription, 7)
+            await subscription.ack(messages[0])
+            write = topic.ledgers.nodes.set
+
+            async def write_without_an_answer(*change: Any) -> SetAnswer:
+                await write(*change)
+                await asyncio.Event().wait()
+                raise AssertionError("cancelled before")
+
+            monkeypatch.setattr(topic.ledgers.nodes, "set", write_without_an_answer)
+            saving = asyncio.ensure_future(subscription.save())
+            while (node := await read_node(topic.ledgers, topic.name, "s")) is None or node[1] == 0:
+                await asyncio.sleep(0)
+            saving.cancel()
+            await asyncio.gather(saving, return_exceptions=True)
+            monkeypatch.setattr(topic.ledgers.nodes, "set", write)
+            await subscription.ack_through(messages[4])
+        async with await subscribed(topic) as subscription:
+            assert texts(await received(subscription, 2)) == b"fg"
 
     run(steps())
 
