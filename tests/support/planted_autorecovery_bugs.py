@@ -36,14 +36,6 @@ def _bug(name: str, rule: str, module: str, function: str, edit: Edit, *invarian
 AUTORECOVERY_BUGS = (
     # ── the election ─────────────────────────────────────────────────────────────────────────────────
     _bug(
-        "election-at-a-server-that-lags",
-        "a vote whose answer was lost is looked for at a server that has caught up",
-        ELECTION,
-        "Candidate._find_vote",
-        Drop("await self._znodes.sync(self._path)"),
-        "O6",
-    ),
-    _bug(
         "election-after-a-vote-that-was-left",
         "a candidate takes the vote that an earlier one of its session has left",
         ELECTION,
