@@ -130,7 +130,7 @@ class BookiesRegistered(ClusterError):
 
 
 class NoSuchBookie(ClusterError):
-    """The cluster does not know the bookie: it has no cookie, and no ledger names it. Some id is wrong."""
+    """The cluster does not know the bookie: it has no cookie, and no ledger names it."""
 
     code = -8
     path: str

@@ -191,7 +191,7 @@ _ALL = (
         ERROR,
         "The index has a place for entries in a log that does not exist, or after the end of its data.",
         "Restore the log first if it is missing, or the entries from other replicas: `ledgerstore "
-        "rebuild-index` refuses without it, and is not for a bookie's index. Of a store whose logs are "
+        "rebuild-index` refuses without it, and is not for a bookie's index. If the logs of a store are "
         "whole, rebuild the index.",
         "index rows",
     ),

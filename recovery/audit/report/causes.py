@@ -20,7 +20,7 @@ _OF_FILES = ("DIR-004", "ELG-005", "ELG-001", "ELG-004")
 
 _OF_ENTRIES = frozenset({"ELG-003", "ELG-007", "IDX-001", "IDX-002", "ELG-002"})
 _APART_MAX = 3
-"""How many causes of one kind in one store are listed each by itself."""
+"""Up to this number, causes of one kind in one store are listed one by one."""
 
 _OF_COPIES = frozenset({"RPL-001", "RPL-002"})
 
@@ -41,7 +41,7 @@ class Cause:
 
     @property
     def entries(self) -> int:
-        """The number of entries that are named by it, about."""
+        """About how many entries the findings name."""
         every = (self.finding, *self.same, *self.symptoms)
         named = [one for one in every if one.first_entry is not None]
         return max((sum(one.count for one in some) for some in _by_kind(named)), default=0)
@@ -134,6 +134,6 @@ def _of_damaged_entries(
     for first, end, root in entries.get((finding.store, finding.ledger_id), ()):
         if first <= last and finding.first_entry <= end:
             return root
-    # What else a store lacks of a ledger has one cause.
+    # All other copies of a ledger that a store lacks have one cause.
     same = copies.setdefault((finding.kind, finding.store, finding.ledger_id), finding)
     return None if same is finding else same

@@ -33,13 +33,13 @@ def _metrics(report: AuditReport, history: FindingHistory) -> Iterator[str]:
     single = {
         "sound": ("1 if the audit found nothing wrong.", float(figures.is_clean(report))),
         "ended_timestamp_seconds": ("When the audit ended.", ended),
-        "duration_seconds": ("How long it took.", report.seconds),
-        "read_bytes": ("Bytes that it read.", report.bytes_read),
-        "reused_bytes": ("Bytes that an earlier audit had read.", report.bytes_reused),
+        "duration_seconds": ("Seconds that the audit took.", report.seconds),
+        "read_bytes": ("Bytes that the audit read.", report.bytes_read),
+        "reused_bytes": ("Bytes that an earlier audit had read, and this one did not.", report.bytes_reused),
         "unverified_entries": ("Entries that nothing verifies.", entries),
-        "unverified_ledgers": ("Ledgers with such entries.", ledgers),
+        "unverified_ledgers": ("Ledgers with entries that nothing verifies.", ledgers),
         "open_findings": ("Errors and warnings that are open.", len(history.open)),
-        "new_findings": ("Of these, first seen by this audit.", len(history.new)),
+        "new_findings": ("Errors and warnings that this audit has seen first.", len(history.new)),
         "resolved_findings": (
             "Errors and warnings that are gone since the last audit.",
             len(history.just_resolved),
@@ -47,7 +47,7 @@ def _metrics(report: AuditReport, history: FindingHistory) -> Iterator[str]:
     }
     for name, (words, value) in single.items():
         yield from _metric(name, words, [({}, value)])
-    yield from _metric("findings", "Findings of each store.", _findings_of_stores(report))
+    yield from _metric("findings", "Findings of each store by severity.", _findings_of_stores(report))
     yield from _metric(
         "log_bytes",
         "Bytes of entries in entry logs, dead ones apart if an index shows them.",

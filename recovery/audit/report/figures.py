@@ -11,6 +11,7 @@ import numpy as np
 
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.findings.finding import Severity
+from recovery.audit.history.finding_history import is_accepted
 from recovery.report.formatting import counted
 from recovery.report.formatting import size as sized
 from storage.disk import filenames
@@ -215,6 +216,9 @@ def caveats(report: AuditReport) -> list[str]:
     some = []
     if ledgers:
         some.append(f"UNVERIFIED: {counted(entries, 'entry')} of {counted(ledgers, 'ledger')}")
+    accepted = sum(map(is_accepted, report.findings))
+    if accepted:
+        some.append(f"{counted(accepted, 'finding')} accepted by the baseline")
     if report.wrong_password_ledgers:
         some.append(f"WRONG PASSWORD of {counted(len(report.wrong_password_ledgers), 'ledger')}")
     if report.bytes_reused:

@@ -33,7 +33,7 @@ _LACKING, _DIFFERENT = "RPL-001", "RPL-002"
 
 
 Spans = list[tuple[int, int]]
-"""First and last number of each, ascending."""
+"""Pairs of first and last number, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Repair:
     to: str
     sources: tuple[str, ...]
     bytes: int
-    """About: from the mean size of the ledger's entries."""
+    """An estimate from the mean size of the ledger's entries."""
 
     @property
     def entries(self) -> int:
@@ -75,7 +75,7 @@ class Impact:
     single: int = 0
     """Entries with one sound copy left, where more are required."""
     bytes: int = 0
-    """Bytes of the entries that are damaged or missing somewhere, about."""
+    """About how many bytes the entries have that are damaged or missing somewhere."""
     knows_copies: bool = False
     """Whether the stores hold copies of each other."""
     sources: Mapping[str, int] = field(default_factory=dict)

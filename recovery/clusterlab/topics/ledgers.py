@@ -255,7 +255,8 @@ class ModelLedgers:
         self._wake(ledger)
 
     def _close_recovered(self, ledger: ModelLedger) -> None:
-        # What has fewer copies than an acknowledged entry is found, or is not; what is not ends the ledger.
+        # An entry with fewer copies than an acknowledged one may be found or not. The first that is not found
+        # ends the ledger.
         found = self._world.choices.pick(len(ledger.payloads) - ledger.acknowledged + 1)
         self._end(ledger, ledger.acknowledged + found)
 

@@ -72,7 +72,7 @@ def command(ctx: click.Context, report: str, with_resolved: object, form: Form) 
     for record in history.records if with_resolved else history.open:
         out.row(_row(record, form))
     out.end()
-    words = f"{len(history.new)} new, {counted(len(history.just_resolved), 'finding')} resolved"
+    words = f"{len(history.new)} new and {len(history.just_resolved)} resolved"
     wrong = [one for one in history.open if one.severity != "information"]
     say(f"history: {counted(len(history.open), 'open finding')}, {words} by the audit of {history.updated}")
     ctx.exit(Exit.FINDINGS if wrong else Exit.CLEAN)

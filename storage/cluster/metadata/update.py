@@ -131,7 +131,7 @@ async def delete_node(znodes: Znodes, path: str, version: int = ANY_VERSION) -> 
 
 
 async def delete_own(znodes: Znodes, path: str) -> None:
-    """Delete an ephemeral node if it belongs to this session. That of another session is not ours to delete.
+    """Delete an ephemeral node if it belongs to this session. A node of another session stays.
 
     After a delete whose answer was lost the owner is looked at again: the node may be gone, and another
     session may have made one of the same path.

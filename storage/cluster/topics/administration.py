@@ -1,4 +1,4 @@
-"""What operators do with whole topics: list them, make partitions, delete and copy a topic."""
+"""Whole topics, for operators: list them, make partitions, delete and copy a topic."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def read_partitions(ledgers: TopicLedgers, name: TopicName) -> int:
 
 
 async def create_partitions(ledgers: TopicLedgers, name: TopicName, count: int) -> None:
-    """Say that a topic has so many partitions. Raise `TopicExists` if it has others, or messages of its own.
+    """Write how many partitions a topic has. Raise `TopicExists` if it has others, or messages of its own.
 
     The partitions themselves are topics, which are made by their first message.
     """
@@ -95,7 +95,7 @@ async def delete_topic(ledgers: TopicLedgers, name: TopicName) -> int:
     """Delete a topic with its subscriptions, and return the number of its ledgers. Raise `NoSuchTopic`.
 
     The node goes before the ledgers, so that no list names a ledger that is gone; a process that writes the
-    topic is fenced. What a crash leaves is found by a sweep.
+    topic is fenced. A sweep finds the ledgers that a crash leaves.
     """
     node = await _node_of(ledgers, name)
     info = decode_managed_ledger(name.path, node)
@@ -107,7 +107,7 @@ async def delete_topic(ledgers: TopicLedgers, name: TopicName) -> int:
                 continue  # it is to be deleted anyway
     for subscription in await subscriptions_of(ledgers, name):
         await delete_subscription(ledgers, name, subscription)
-    # What the fenced process wrote last counts.
+    # Read again, because the process may have written the list once more before it was fenced.
     info = decode_managed_ledger(name.path, await _node_of(ledgers, name))
     answer = await ledgers.nodes.delete(name.path)
     if not isinstance(answer, Deleted | Gone):
@@ -118,7 +118,7 @@ async def delete_topic(ledgers: TopicLedgers, name: TopicName) -> int:
 
 
 async def delete_partitions(ledgers: TopicLedgers, name: TopicName) -> None:
-    """Take back that a topic has partitions. They are deleted one by one."""
+    """Delete the number of partitions. The caller deletes the partitions one by one."""
     await ledgers.nodes.delete(partitions_path(name))
 
 

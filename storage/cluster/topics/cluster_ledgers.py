@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from storage.cluster.topics.policies import TopicOptions
 
 _FRAME_OVERHEAD = 512
-"""More than the protocol, the head and the digest of an entry add to its payload."""
+"""An upper bound for what the protocol, the head and the digest of an entry add to its payload."""
 
 _OWNER_KEY = "pulsar/managed-ledger"
 _CURSOR_KEY = "pulsar/cursor"
 _LOOKED_AT_ONCE = 500
 
 _LIMITS = WriterLimits(explicit_lac_interval_s=1.0)
-"""So that a reader in another process sees the last message of a producer that pauses."""
+"""Writers publish the confirmed end, so that a reader elsewhere sees the last message before a pause."""
 _QUORUMS = Quorums(3, 3, 2)
 
 

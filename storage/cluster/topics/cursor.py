@@ -154,9 +154,9 @@ class Cursor:
         self.changes = 0
         """Grows with each change, so that a caller sees whether a state that it wrote is still the newest."""
         self.properties: tuple[tuple[str, int], ...] = ()
-        """Of the position, as a broker's client has set them."""
+        """Properties of the position, as a broker's client has set them."""
         self.cursor_properties: tuple[tuple[str, str], ...] = ()
-        """Of the subscription, as a broker's client has set them."""
+        """Properties of the subscription, as a broker's client has set them."""
         self._acknowledged: dict[int, Intervals] = {}
         self._batches: dict[Position, int] = {}
 

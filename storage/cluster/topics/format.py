@@ -8,8 +8,8 @@
              of a batch: for each message   u32 size, SingleMessageMetadata, its bytes
              compressed as a whole, if the metadata says so
 
-A batch is told by `num_messages_in_batch` in the metadata. It may have one message only, which still has the
-index 0 and not -1. Fields that are needed for neither are not kept.
+`num_messages_in_batch` in the metadata marks a batch. A batch of one message is still a batch: its message
+has the index 0 and not -1. Fields that this module does not name are not kept.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from storage.cluster.topics.owner import TopicOwner
 
 _MESSAGE_OVERHEAD = 64
-"""More than the size and the metadata of a message in a batch take, if it has no key and no properties.
-Metadata that are larger make an entry above the limit at worst, which is refused."""
+"""An upper bound for the size and the metadata of a message in a batch without key and properties. Larger
+metadata can only make an entry above the limit, which is refused.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -347,7 +347,7 @@ class AsyncTopicReader:
         ids = [one.ledger_id for one in info.ledgers]
         if not ids or place.ledger_id > ids[-1]:
             raise NotInTopic(str(self.name), text, "its ledger would be after the last one of the topic")
-        # The first ledgers may have been trimmed, but none in the middle had messages and went.
+        # A trim takes only the oldest ledgers, so an id between two ledgers of the list is of another topic.
         if ids[0] < place.ledger_id and place.ledger_id not in ids and message_id.entry_id >= 0:
             raise NotInTopic(str(self.name), text, "the topic does not have its ledger")
         return place

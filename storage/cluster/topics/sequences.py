@@ -36,10 +36,10 @@ _LOG = logging.getLogger("ledgerstore.topics")
 CURSOR = "pulsar.dedup"
 
 PRODUCERS_MAX = 10_000
-"""So many producers are kept, those that have written last. It is the limit of a broker."""
+"""The most producers that are kept: those that have written last. It is the limit of a broker."""
 
 MESSAGES_MAX = 1_000
-"""After so many entries the cursor is written anew, so that an opening has little to read."""
+"""The cursor is written again after this number of entries, so that an opening has little to read."""
 
 
 class ProducerSequences:

@@ -299,6 +299,7 @@ def test_the_history_of_reports_in_one_place_continues(stores: tuple[Path, Path]
     baseline.write_text(shown.stdout)
     done = run("audit", stores[0], "--out", place, "--jobs", "1", "--baseline", baseline)
     assert (done.exit_code, summary(place)["history"]["accepted"]) == (0, 1)
+    assert "1 finding accepted by the baseline" in done.stderr
     whole.write_bytes(data)
     assert run("audit", stores[0], "--out", place, "--jobs", "1").exit_code == 0
     shown = run("audit", "history", place)
