@@ -3,7 +3,7 @@
 TopicError
 ├── the caller's mistake: nothing was changed
 │   ├── InvalidTopicName         a name that no topic can have; also a ValueError
-│   ├── TopicsInUse              coroutines and threads use the topics of one local store
+│   ├── TopicsInUse              coroutines, or threads, use the topics of the local store already
 │   ├── InvalidMessageId         a text or bytes that are no message id; also a ValueError
 │   ├── NotInTopic               an id that no message of the topic can have; also a ValueError
 │   ├── NoSuchTopic              there is no topic of this name; also a KeyError
@@ -77,12 +77,11 @@ class NoSuchTopic(TopicError, KeyError):
 
 
 class TopicsInUse(TopicError):
-    """The topics of a local store are used from coroutines and from threads; nothing was done."""
+    """The topics of a local store are in use by coroutines, or by threads, already; nothing was done."""
 
     path: str
     text = (
-        "the topics of the store {path} are in use already, by the coroutines of its event loop or by its "
-        "blocking methods: use only one of both"
+        "the topics of the store {path} are in use already: use them either from coroutines or from threads"
     )
 
 

@@ -136,7 +136,7 @@ def test_threads_and_coroutines_do_not_have_topics_of_one_store(tmp_path: Path) 
     async def steps(store: AsyncStore) -> None:
         topic = store.topic("orders")
         await topic.send(b"one")
-        with pytest.raises(TopicsInUse, match="use only one of both"):
+        with pytest.raises(TopicsInUse, match="either from coroutines or from threads"):
             await asyncio.to_thread(store.blocking.topic, "orders")
         await topic.roll_over()
         await topic.send(b"two")

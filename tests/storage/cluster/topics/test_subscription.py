@@ -248,7 +248,7 @@ def test_a_new_subscription_and_a_seek_begin_where_they_are_told_to(start: Start
     run(steps())
 
 
-def test_a_seek_back_is_seen_at_once_by_others_who_see_the_last_entry_later(
+def test_a_seek_back_is_seen_at_once_also_where_the_last_entry_is_seen_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     confirmed = MemoryReader.read_last_add_confirmed
