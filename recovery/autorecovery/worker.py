@@ -287,7 +287,7 @@ class ReplicationWorker:
 
     async def _attempt(self, lock: RepairLock) -> RepairResult:
         ledger_id = lock.mark.ledger_id
-        # A bookie that is back, and not shown yet, would be replaced, or the writer that waits for it fenced.
+        # The newest state, because otherwise a bookie that is back would be replaced, or its writer fenced.
         bookies = await registration.read_newest_bookies(self._znodes, self._root)
         repair = LedgerRepair(
             ledger_id,

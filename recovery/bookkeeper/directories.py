@@ -104,7 +104,7 @@ def layout_of(part: BookiePart, unreadable: Mapping[str, str]) -> Layout:
 
 
 class _PartRoot(PosixDirectory):
-    """What would be the directory with `journal` and `ledgers`. Nothing is made in it."""
+    """Stands for the directory of a store, with `journal` and `ledgers`. Nothing is created in it."""
 
     def __init__(self, part: BookiePart, unreadable: Mapping[str, str]) -> None:
         super().__init__(part.ledgers)
@@ -120,7 +120,7 @@ class _PartRoot(PosixDirectory):
 
 
 class _Outer(PosixDirectory):
-    """A directory of which only `current` is asked."""
+    """A directory of which only the subdirectory `current` is read."""
 
     def __init__(self, current: PosixDirectory) -> None:
         super().__init__(current.path.rpartition("/")[0])
