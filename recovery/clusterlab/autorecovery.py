@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from storage.cluster.client.cluster import AsyncCluster
 
 _ELECTED = 100
-"""From about now on there is an auditor. Faults happen from now on."""
+"""The time of the first fault. An auditor is elected by then."""
 
 _FAULTS = 400
-"""And for so long."""
+"""Faults happen for this time."""
 
 _MENDED = 1_300.0
-"""From now on nothing goes wrong."""
+"""The time after which nothing goes wrong."""
 
 _DISABLED = (50.0, 300.0, 900.0)
 """How long auto-recovery is disabled."""
 
 _LOOK = 40.0
 _QUIET_MAX = 30_000.0
-"""So long after everything was mended the cluster has to be whole."""
+"""The time that the cluster has to become whole after everything was mended."""
 
 
 class AutoRecoverySchedule(RepairedCluster):

@@ -47,8 +47,9 @@ _MARK = re.compile(rf"{re.escape(base_path(ROOT))}/ledgers/.*/urL(\d+)")
 _LOCK = re.compile(rf"{re.escape(base_path(ROOT))}/locks/urL(\d+)")
 
 DISABLED_UNITS = 500.0
-"""So long after auto-recovery was disabled it may still do what was under way: the longest lag of a follower,
-a call that is lost, and a call to a bookie without an answer."""
+"""The time after disabling in which auto-recovery may still finish what was under way: the longest lag of a
+follower, a call that is lost, and a call to a bookie without an answer.
+"""
 
 
 class LedgerOracles(Oracles):
@@ -131,7 +132,7 @@ class ClusterOracles:
         """By bookie: the last time at which it was not registered."""
         self._disabled_since: float | None = None
         self._paused_until: dict[str, float] = {}
-        """By process: until when it knows nothing of what has happened."""
+        """By process: the end of its pause, until which it learns nothing."""
         self.looked_at: Mapping[tuple[int, str], float] = {}
         """By session and path: when the task that writes has last asked for the registered bookies."""
 

@@ -26,7 +26,7 @@ class AuditedCluster(NamedTuple):
 
     replicas: Replicas
     passwords: Mapping[int, bytes]
-    """Of the ledgers with MAC digests."""
+    """By ledger; only of ledgers with MAC digests."""
 
 
 def read_cluster(connection: MetadataConnection, uri: str, stores: Sequence[str]) -> AuditedCluster:

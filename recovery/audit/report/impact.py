@@ -162,7 +162,7 @@ class _Peer:
 
     name: str
     runs: Mapping[int, Runs]
-    """By ledger, of those that are damaged somewhere."""
+    """By ledger; only of ledgers that are damaged in some store."""
     damaged: Mapping[int, Spans]
     _known: dict[tuple[int, int, int], Spans] = field(default_factory=dict)
 

@@ -59,7 +59,7 @@ class ModelLedger:
         self.id = ledger_id
         self.creator = creator
         self.payloads: list[bytes] = []
-        """All that were sent to it."""
+        """The entries that were sent to it."""
         self.acknowledged = 0
         """The entries that a recovery keeps in any case."""
         self.end: int | None = None
@@ -94,7 +94,7 @@ class ModelLedger:
 
 
 class ModelLedgers:
-    """All ledgers."""
+    """All model ledgers of a topic."""
 
     def __init__(self, world: World, oracles: TopicOracles) -> None:
         self._world = world

@@ -26,10 +26,10 @@ _LOSSES = (0.0, 0.0, 0.05, 0.2)
 _CURSORS = ("first", "second")
 
 _MENDED = 700.0
-"""From now on nothing goes wrong."""
+"""The time after which nothing goes wrong."""
 
 _TAKEN_OVER = 1_500.0
-"""Another owner opens the topic, when openings that began before have ended."""
+"""The time at which another owner opens the topic. Openings that began before have ended by then."""
 
 _ATTEMPTS = 20
 """How often it may try, because an owner that rolls over at the same moment wins."""

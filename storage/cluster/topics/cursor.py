@@ -51,7 +51,7 @@ class Extents:
     """The ledgers of a topic, in their order, each with its number of entries."""
 
     ledgers: tuple[tuple[int, int], ...] = ()
-    """Of the ledger that is still written, the entries that are known to be acknowledged."""
+    """Pairs of id and entries. In a ledger that is still written only acknowledged entries count."""
     is_last_open: bool = False
     """Whether the last ledger may get more entries."""
 

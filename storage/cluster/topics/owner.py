@@ -84,7 +84,7 @@ class TopicOwner:
         """The ledger that was created last; it takes entries when the list names it."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._deletes: set[asyncio.Task[None]] = set()
-        """Those of the tasks that delete ledgers."""
+        """The tasks that delete ledgers."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._bytes_in_flight = 0
