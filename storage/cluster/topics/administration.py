@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.cluster.client.driver import mark_retrieved, refuse, settle
-from storage.cluster.errors import ClusterError, NoSuchLedgerExistsOnMetadataServer, OutcomeUnknown
-from storage.cluster.metadata.znodes import Created, Deleted, Exists, Gone
+from storage.cluster.errors import (
+    ClusterError,
+    MetadataConflict,
+    NoSuchLedgerExistsOnMetadataServer,
+    OutcomeUnknown,
+)
+from storage.cluster.metadata.znodes import Conflict, Created, Deleted, Exists, Gone, NotEmpty
 from storage.cluster.topics.cursor import BEFORE_ALL
 from storage.cluster.topics.cursor_store import (
     CursorStore,
@@ -34,11 +39,14 @@ from storage.cluster.topics.routing import decode_partitions, encode_partitions,
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from storage.cluster.metadata.znodes import Node
     from storage.cluster.topics.ledgers_port import TopicLedgers
     from storage.cluster.topics.policies import RollOver
 
 _UNDER_WAY_MAX = 200
 """Entries of a copy that are not acknowledged yet."""
+
+_ATTEMPTS_MAX = 10
 
 
 async def list_topics(ledgers: TopicLedgers) -> AsyncGenerator[TopicName, None]:
@@ -94,24 +102,26 @@ async def partition_names(ledgers: TopicLedgers, name: TopicName) -> list[TopicN
 async def delete_topic(ledgers: TopicLedgers, name: TopicName) -> int:
     """Delete a topic with its subscriptions, and return the number of its ledgers. Raise `NoSuchTopic`.
 
-    The node goes before the ledgers, so that no list names a ledger that is gone; a process that writes the
-    topic is fenced. A sweep finds the ledgers that a crash leaves.
+    The node goes before the ledgers, so that no list names a ledger that is gone. It is deleted only if it
+    still has the list whose ledgers are fenced, so that a process that writes the topic adds nothing to a
+    ledger that is not found here. A sweep finds the ledgers that a crash leaves.
     """
-    node = await _node_of(ledgers, name)
-    info = decode_managed_ledger(name.path, node)
-    for one in info.ledgers:
-        if one.entries is None:
-            try:
-                await ledgers.take_over(one.ledger_id)
-            except NoSuchLedgerExistsOnMetadataServer:
-                continue  # it is to be deleted anyway
-    for subscription in await subscriptions_of(ledgers, name):
-        await delete_subscription(ledgers, name, subscription)
-    # Read again, because the process may have written the list once more before it was fenced.
-    info = decode_managed_ledger(name.path, await _node_of(ledgers, name))
-    answer = await ledgers.nodes.delete(name.path)
-    if not isinstance(answer, Deleted | Gone):
-        raise OutcomeUnknown(name.path, str(answer))
+    for _ in range(_ATTEMPTS_MAX):
+        node = await _node_of(ledgers, name)
+        info = decode_managed_ledger(name.path, node.data)
+        for one in info.ledgers:
+            if one.entries is None:
+                with suppress(NoSuchLedgerExistsOnMetadataServer):  # it is to be deleted anyway
+                    await ledgers.take_over(one.ledger_id)
+        for subscription in await subscriptions_of(ledgers, name):
+            await delete_subscription(ledgers, name, subscription)
+        answer = await ledgers.nodes.delete(name.path, node.stat.version)
+        if isinstance(answer, Deleted | Gone):
+            break
+        if not isinstance(answer, Conflict | NotEmpty):
+            raise OutcomeUnknown(name.path, str(answer))
+    else:
+        raise MetadataConflict(name.path, "another process writes the topic again and again")
     for one in info.ledgers:
         await ledgers.delete(one.ledger_id)
     return len(info.ledgers)
@@ -122,12 +132,12 @@ async def delete_partitions(ledgers: TopicLedgers, name: TopicName) -> None:
     await ledgers.nodes.delete(partitions_path(name))
 
 
-async def _node_of(ledgers: TopicLedgers, name: TopicName) -> bytes:
+async def _node_of(ledgers: TopicLedgers, name: TopicName) -> Node:
     await ledgers.nodes.sync(name.path)
     node = await ledgers.nodes.get(name.path)
     if isinstance(node, Gone):
         raise NoSuchTopic(str(name))
-    return node.data
+    return node
 
 
 # ── copying ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -27,6 +27,7 @@ from storage.cluster.topics.message_id import EARLIEST, MessageId
 from storage.cluster.topics.policies import RollOver
 from storage.cluster.topics.reader import AsyncTopicReader
 from storage.cluster.topics.subscription import open_subscription
+from storage.errors import LedgerFenced
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -95,6 +96,21 @@ def test_a_topic_is_deleted_with_its_subscriptions_and_ledgers_and_its_writer_is
         assert isinstance(await topic.ledgers.nodes.get(topic.name.path), Gone)
         with pytest.raises(NoSuchTopic, match="persistent://public/default/orders"):
             await delete_topic(topic.ledgers, topic.name)
+
+    run(steps())
+
+
+def test_a_ledger_that_is_begun_during_the_delete_is_fenced_and_deleted() -> None:
+    async def steps() -> None:
+        topic = new_topic()
+        await topic.write([[b"a"]])
+        writer = WrittenTopic(topic.ledgers.other(), topic.name)
+        writer.infos = topic.infos
+        topic.ledgers.nodes.before_write = writer.begin
+        assert await delete_topic(topic.ledgers, topic.name) == 2
+        with pytest.raises(LedgerFenced):
+            await writer.send(b"lost")
+        assert topic.ledgers.ledgers == {}
 
     run(steps())
 
