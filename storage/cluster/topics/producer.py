@@ -121,6 +121,11 @@ class AsyncProducer:
         """
         return self._last
 
+    @property
+    def has_messages_under_way(self) -> bool:
+        """Whether it is not known of each message what became of it."""
+        return bool(self._under_way)
+
     async def send(self, message: bytes | Message, sequence_id: int | None = None) -> MessageId | None:
         """Write a message, and return its id when it is durable.
 
@@ -203,6 +208,11 @@ class AsyncProducer:
         self._is_closed = True
         if self._on_closed is not None:
             self._on_closed(self)
+
+    async def settle(self) -> None:
+        """Wait until it is known what became of each message. The callers of `send` get the errors."""
+        places = [self._place_of(batch) for batch in self._under_way]
+        await asyncio.gather(*places, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         return self

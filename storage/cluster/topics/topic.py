@@ -86,6 +86,8 @@ class AsyncTopic:
         self._owner: TopicOwner | None = None
         self._opening = asyncio.Lock()
         self._producers: dict[str, AsyncProducer] = {}
+        self._abandoned: dict[str, AsyncProducer] = {}
+        """By name: producers that were closed with messages under way."""
         self._subscriptions: list[AsyncSubscription] = []
         self._own: AsyncProducer | None = None
         """The producer of `send`."""
@@ -134,11 +136,17 @@ class AsyncTopic:
             made = AsyncProducer(owner, None, batch or NO_BATCHES, compression, closed=self._forget)
         else:
             sequences = await self._known_sequences(owner)
+            while (former := self._abandoned.get(name)) is not None:
+                await former.settle()  # its messages count, too
+                if self._abandoned.get(name) is former:
+                    del self._abandoned[name]
             if name in self._producers:
                 raise ProducerExists(str(self.name), name)
             last = sequences.last_of(name)
             stored = partial(self._note, owner, sequences, name)
-            made = AsyncProducer(owner, name, batch or NO_BATCHES, compression, last, self._forget, stored)
+            made = AsyncProducer(
+                owner, name, batch or NO_BATCHES, compression, last, self._forget_named, stored
+            )
         self._producers[made.name] = made
         return made
 
@@ -328,3 +336,8 @@ class AsyncTopic:
 
     def _forget(self, producer: AsyncProducer) -> None:
         self._producers.pop(producer.name, None)
+
+    def _forget_named(self, producer: AsyncProducer) -> None:
+        self._forget(producer)
+        if producer.has_messages_under_way:
+            self._abandoned[producer.name] = producer

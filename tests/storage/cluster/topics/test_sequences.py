@@ -85,6 +85,20 @@ def test_a_producer_goes_on_where_it_ended_in_a_process_that_was_killed(
     run(tmp_path, steps)
 
 
+def test_a_producer_of_a_name_waits_for_the_messages_of_the_one_before_it(tmp_path: Path) -> None:
+    async def steps(ledgers: TopicLedgers) -> None:
+        async with AsyncTopic(ledgers, NAME) as topic:
+            producer = await topic.producer("p")
+            await producer.submit(b"1", sequence_id=1)
+            producer.abandon()
+            async with await topic.producer("p") as again:
+                assert again.last_sequence_id == 1
+                assert await again.send(b"1", sequence_id=1) is None
+        assert await payloads_of(ledgers) == [b"1"]
+
+    run(tmp_path, steps)
+
+
 def test_a_closed_topic_leaves_the_sequence_ids_where_a_broker_looks_for_them(tmp_path: Path) -> None:
     async def steps(ledgers: TopicLedgers) -> None:
         async with AsyncTopic(ledgers, NAME) as topic:
