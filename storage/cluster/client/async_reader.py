@@ -191,6 +191,10 @@ class AsyncLedgerReader:
                 batch = None
                 if first <= end:
                     batch = loop.create_task(self.read_batch(first, min(BATCH_COUNT, end - first + 1)))
+                    # A caller that does not wait between entries would keep the loop from asking. It needs
+                    # one pass for the request and one to write it.
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
                 for entry in found:
                     yield entry
         finally:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from storage.cluster.topics.cursor import Cursor
     from storage.cluster.topics.message import ReceivedMessage
     from storage.cluster.topics.message_id import MessageId
-    from storage.cluster.topics.reader import AsyncTopicReader, Start
+    from storage.cluster.topics.reader import AsyncTopicReader, ReadEntry, Start
     from storage.cluster.topics.subscription import AsyncSubscription
 
 _PIECE = 500
-"""Messages that are taken in one call of the other thread."""
+"""Messages that are taken in one call of the other thread. The entry of the last one is taken whole."""
 
 
 class TopicReader:
@@ -35,31 +35,29 @@ class TopicReader:
 
     def messages(self) -> Iterator[ReceivedMessage]:
         """Yield the messages up to the current end. Called again, it goes on with those that came since."""
-        return self._pieces(self._reader.messages(), _PIECE)
+        return self._pieces(self._reader.entries(), _PIECE)
 
     def follow(self) -> Iterator[ReceivedMessage]:
         """Yield the messages without end: wait for those that are still to come."""
-        return self._pieces(self._reader.follow(), 1)
+        return self._pieces(self._reader.follow_entries(), 1)
 
-    def _pieces(
-        self, messages: AsyncGenerator[ReceivedMessage, None], count: int
-    ) -> Iterator[ReceivedMessage]:
+    def _pieces(self, entries: AsyncGenerator[ReadEntry, None], count: int) -> Iterator[ReceivedMessage]:
         try:
-            while piece := self._thread.run(_next_of(messages, count)):
+            while piece := self._thread.run(self._next_of(entries, count)):
                 yield from piece
         finally:
             # A loop that has ended has closed it already.
             if not self._thread.loop.is_closed():
-                self._thread.run(messages.aclose())
+                self._thread.run(entries.aclose())
 
-
-async def _next_of(messages: AsyncGenerator[ReceivedMessage, None], count: int) -> list[ReceivedMessage]:
-    piece: list[ReceivedMessage] = []
-    async for message in messages:
-        piece.append(message)
-        if len(piece) == count:
-            break
-    return piece
+    async def _next_of(self, entries: AsyncGenerator[ReadEntry, None], count: int) -> list[ReceivedMessage]:
+        """Return the messages of the next entries, at least so many. There are fewer at the end."""
+        piece: list[ReceivedMessage] = []
+        async for entry in entries:
+            piece += self._reader.received(entry)
+            if len(piece) >= count:
+                break
+        return piece
 
 
 class Subscription:

@@ -17,9 +17,10 @@ from __future__ import annotations
 import base64
 import binascii
 import enum
+import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
@@ -123,9 +124,8 @@ class BrokerEntry:
     """The number of the entry's last message in its topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedEntry:
-    """The messages of an entry."""
+class DecodedEntry(NamedTuple):
+    """The messages of an entry. A named tuple, because a frozen dataclass takes three times as long."""
 
     messages: tuple[Message, ...]
     """None if the entry is a marker."""
@@ -150,8 +150,7 @@ class DecodedEntry:
         """Return the ids of the messages, given that of the entry."""
         if not self.is_batch:
             return [entry] * len(self.messages)
-        make, (ledger_id, entry_id, partition, _) = type(entry), entry
-        return [make(ledger_id, entry_id, partition, index) for index in range(len(self.messages))]
+        return entry.of_batch(len(self.messages))
 
 
 # ── encoding ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -257,16 +256,25 @@ def _of_message(message: Message) -> dict[str, Value]:
 def _batch(messages: Sequence[Message], sequence_ids: Sequence[int]) -> bytes:
     """Return the messages of a batch, each after its size and metadata."""
     parts: list[bytes] = []
+    size, size_field = -1, b""
     for message, sequence_id in zip(messages, sequence_ids, strict=True):
         payload, key, properties, ordering_key, event_time_ms, _, _, _, is_null = message
         if key is None and not properties and ordering_key is None and not event_time_ms and not is_null:
             # Most messages have nothing else, and the table takes five times as long.
-            metadata = b"\x18%b\x40%b" % (encode_varint(len(payload)), encode_varint(sequence_id))
+            if len(payload) != size:
+                size = len(payload)
+                size_field = b"\x18%b\x40" % encode_varint(size)
+            metadata = size_field + encode_varint(sequence_id)
+            parts += (_PLAIN_SIZES[len(metadata)], metadata, payload)
         else:
             own = {"payload_size": len(payload), "sequence_id": sequence_id, **_of_message(message)}
             metadata = protobuf.encode(_SINGLE, protobuf.Message(own))
-        parts += (len(metadata).to_bytes(4, "big"), metadata, payload)
+            parts += (len(metadata).to_bytes(4, "big"), metadata, payload)
     return b"".join(parts)
+
+
+_PLAIN_SIZES = [size.to_bytes(4, "big") for size in range(23)]
+"""The sizes that metadata of two keys and two varints can have."""
 
 
 def _broker_bytes(broker: BrokerEntry | None) -> bytes:
@@ -317,12 +325,33 @@ def _decode(data: bytes) -> DecodedEntry:
         if written != computed:
             raise _Flaw(f"checksum {computed:08x} instead of {written:08x}", EntryChecksumWrong)
     raw, at = _sized(data, at, "message metadata")
+    head = _plain_head(raw)
+    if head is not None:
+        name, sequence_id, publish_time_ms, count, highest = head
+        if count is None:
+            payload = data[at:]
+            messages: tuple[Message, ...] = (
+                Message(payload, None, NO_PROPERTIES, None, 0, publish_time_ms, name, sequence_id),
+            )
+        else:
+            messages = _messages(data[at:], count, head)
+        return DecodedEntry(
+            messages,
+            count is not None,
+            Compression.NONE,
+            name,
+            publish_time_ms,
+            sequence_id,
+            max(sequence_id, highest),
+            broker,
+        )
     metadata = _table(_METADATA, raw)
     _refuse_unsupported(metadata)
-    count = metadata.integer("num_messages_in_batch", 1)
     sequence_id = metadata.integer("sequence_id")
+    count = metadata.integer("num_messages_in_batch") if "num_messages_in_batch" in metadata else None
+    head = _Head(metadata.text("producer_name"), sequence_id, metadata.integer("publish_time"), count)
     compression = Compression.NONE
-    messages: tuple[Message, ...] = ()
+    messages = ()
     if "marker_type" not in metadata:
         try:
             compression = Compression(metadata.integer("compression"))
@@ -330,21 +359,61 @@ def _decode(data: bytes) -> DecodedEntry:
             number = metadata.integer("compression")
             raise _Flaw(f"compression {number} is not known", UnknownCompression) from None
         payload = _payload(compression, data, at, metadata.integer("uncompressed_size"))
-        if "num_messages_in_batch" in metadata:
-            messages = _messages(payload, count, metadata)
-        else:
-            messages = (_message(payload, metadata, metadata),)
+        messages = (_message(payload, metadata, head),) if count is None else _messages(payload, count, head)
     return DecodedEntry(
         messages,
-        "num_messages_in_batch" in metadata,
+        count is not None,
         compression,
-        metadata.text("producer_name"),
-        metadata.integer("publish_time"),
+        head.producer_name,
+        head.publish_time_ms,
         sequence_id,
         max(sequence_id, metadata.integer("highest_sequence_id", sequence_id)),
         broker,
         metadata.integer("marker_type") if "marker_type" in metadata else None,
     )
+
+
+class _Head(NamedTuple):
+    """What all messages of an entry have in common."""
+
+    producer_name: str
+    sequence_id: int
+    publish_time_ms: int
+    batch_count: int | None
+    """The messages of a batch; `None` if it is none."""
+    highest: int = -1
+    """The sequence id of the last message of a batch, if it is written."""
+
+
+_VARINT = rb"([\x80-\xff]{0,8}[\x00-\x7f])"
+_PLAIN_HEAD = re.compile(
+    rb"\x10%b\x18%b(?:\x48[\x80-\xff]{0,8}[\x00-\x7f])?(?:\x58%b\xc0\x01%b)?" % ((_VARINT,) * 4)
+)
+"""The metadata of an entry after the producer's name: sequence id and time, perhaps the size of the payload,
+and for a batch the number of its messages and the last sequence id. Each varint but the size is a group.
+"""
+
+
+def _plain_head(metadata: bytes) -> _Head | None:
+    """Return what the metadata of an entry without compression and keys have; `None` for any others.
+
+    Most entries have nothing else, and the table takes three times as long.
+    """
+    if len(metadata) < 2 or metadata[0] != 0x0A or metadata[1] >= 0x80:
+        return None
+    begin = 2 + metadata[1]
+    found = _PLAIN_HEAD.fullmatch(metadata, begin)
+    if found is None:
+        return None
+    try:
+        name = metadata[2:begin].decode()
+    except UnicodeDecodeError:
+        return None  # the table says what is wrong
+    number = protobuf.decode_varint
+    sequence_id, time_ms, count, highest = found.groups()
+    if count is None:
+        return _Head(name, number(sequence_id), number(time_ms), None)
+    return _Head(name, number(sequence_id), number(time_ms), number(count), number(highest))
 
 
 def _sized(data: bytes, at: int, name: str) -> tuple[bytes, int]:
@@ -388,7 +457,7 @@ def _payload(compression: Compression, data: bytes, at: int, size: int) -> bytes
         raise _Flaw(f"{compression.name.lower()}: {error}") from error
 
 
-def _message(payload: bytes, own: protobuf.Message, metadata: protobuf.Message) -> Message:
+def _message(payload: bytes, own: protobuf.Message, head: _Head) -> Message:
     """Return a message. A single one has all its fields in the metadata of its entry."""
     properties: Mapping[str, str] = NO_PROPERTIES
     if "properties" in own:
@@ -405,73 +474,71 @@ def _message(payload: bytes, own: protobuf.Message, metadata: protobuf.Message) 
         properties,
         own.data("ordering_key") if "ordering_key" in own else None,
         own.integer("event_time"),
-        metadata.integer("publish_time"),
-        metadata.text("producer_name"),
-        own.integer("sequence_id", metadata.integer("sequence_id")),
+        head.publish_time_ms,
+        head.producer_name,
+        own.integer("sequence_id", head.sequence_id),
         bool(own.integer("null_value")),
     )
 
 
-def _messages(payload: bytes, count: int, metadata: protobuf.Message) -> tuple[Message, ...]:
+def _messages(payload: bytes, count: int, head: _Head) -> tuple[Message, ...]:
     """Return the messages of a batch, which has to consist of just so many."""
-    publish_time_ms, producer_name = metadata.integer("publish_time"), metadata.text("producer_name")
+    producer_name, publish_time_ms = head.producer_name, head.publish_time_ms
     messages: list[Message] = []
     at, end = 0, len(payload)
+    size, size_field, sequence_field = 0, b"", b""
+    make, plain = tuple.__new__, _PLAIN_METADATA.match
     # Each message has at least six bytes, so a count that is too large is not tried.
     if not 1 <= count <= end // 6:
         raise _Flaw(f"a batch of {count} messages in {end} bytes", BatchCountWrong)
     while at < end and len(messages) < count:
-        begin = at + 4
-        body = begin + int.from_bytes(payload[at:begin], "big")
-        if body > end:
-            raise _Flaw(f"the batch ends in its message {len(messages)} of {count}", BatchCountWrong)
-        size, sequence_id = _size_and_sequence_id(payload[begin:body])
-        own = None
-        if sequence_id < 0:
+        found, own = plain(payload, at), None
+        if found is not None and (body := found.end()) == at + 4 + payload[at + 3]:
+            field, sequence_field = found.groups()
+            if field != size_field:
+                size_field = field
+                size = protobuf.decode_varint(field)
+        else:
+            begin = at + 4
+            body = begin + int.from_bytes(payload[at:begin], "big")
+            if body > end:
+                raise _Flaw(f"the batch ends in its message {len(messages)} of {count}", BatchCountWrong)
             own = _table(_SINGLE, payload[begin:body])
             if own.integer("compacted_out"):
                 raise _Flaw("compacted messages are not supported", UnsupportedMessage)
-            size = own.integer("payload_size")
+            size, size_field = own.integer("payload_size"), b""
         at = body + size
         if size < 0 or at > end:
             raise _Flaw(f"the batch ends in its message {len(messages)} of {count}", BatchCountWrong)
-        if own is None:
+        if own is not None:
+            messages.append(_message(payload[body:at], own, head))
+        else:
+            # The constructor is a function of Python, and takes twice as long.
             messages.append(
-                Message(
-                    payload[body:at],
-                    None,
-                    NO_PROPERTIES,
-                    None,
-                    0,
-                    publish_time_ms,
-                    producer_name,
-                    sequence_id,
+                make(
+                    Message,
+                    (
+                        payload[body:at],
+                        None,
+                        NO_PROPERTIES,
+                        None,
+                        0,
+                        publish_time_ms,
+                        producer_name,
+                        protobuf.decode_varint(sequence_field),
+                        False,
+                    ),
                 )
             )
-        else:
-            messages.append(_message(payload[body:at], own, metadata))
     if at < end or len(messages) < count:
         more = "more" if at < end else len(messages)
         raise _Flaw(f"the batch has {more} messages instead of {count}", BatchCountWrong)
     return tuple(messages)
 
 
-def _size_and_sequence_id(metadata: bytes) -> tuple[int, int]:
-    """Return both if a message's metadata has these two fields only, in this order; otherwise 0 and -1.
+_PLAIN_METADATA = re.compile(rb"\0\0\0[\x04-\x14]\x18%b\x40%b" % (_VARINT, _VARINT))
+"""Metadata of a size and a sequence id only, in this order, after its own size: both varints are groups.
 
-    Most messages have nothing else, and the table takes five times as long.
-    """
-    end = len(metadata)
-    if end < 4 or metadata[0] != 0x18:
-        return 0, -1
-    at = 1
-    while at < end - 1 and metadata[at] >= 0x80:
-        at += 1
-    at += 1
-    # More than nine bytes may be a negative number.
-    if at > 9 or at >= end or metadata[at] != 0x40 or not 1 <= end - at - 1 <= 9:
-        return 0, -1
-    rest = metadata[at + 1 :]
-    if rest[-1] >= 0x80 or any(byte < 0x80 for byte in rest[:-1]):
-        return 0, -1
-    return protobuf.decode_varint(metadata[1:at]), protobuf.decode_varint(rest)
+Most messages have nothing else, and the table takes five times as long. Varints of ten bytes, which may be
+negative numbers, are left to the table.
+"""

@@ -28,6 +28,11 @@ _MESSAGE_OVERHEAD = 64
 metadata can only make an entry above the limit, which is refused.
 """
 
+_PASS_COUNT = 1000
+_PASS_SIZE = 1 << 20
+"""Messages, or bytes of payloads, that `send_many` takes in one pass of the loop. So entries are sent while
+the next ones are encoded, and other tasks are not held up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batching:
@@ -140,7 +145,8 @@ class AsyncProducer:
         """Write a message, and return a future of its id. Wait only while too much is under way."""
         if not self._owner.has_room():
             await self._owner.wait_for_room()
-        one = self._checked(message)
+        self._check()
+        one = self._message_of(message)
         number = self._next_sequence_id(sequence_id)
         sent: asyncio.Future[MessageId | None] = self._loop.create_future()
         if number <= self._stored:
@@ -164,18 +170,25 @@ class AsyncProducer:
         Their sequence ids follow the last one.
         """
         self._write()
+        self._check()
         places: list[tuple[asyncio.Future[tuple[int, int]], int]] = []
-        batch = _Batch()
+        batch, batching, limit = _Batch(), self._batching, self._owner.entry_size_max
+        count = size = 0
         for message in messages:
-            one = self._checked(message)
-            if batch.is_full(self._batching) or not batch.has_room(one, self._owner.entry_size_max):
+            one = self._message_of(message)
+            if batch.is_full(batching) or not batch.has_room(one, limit):
                 places.append((self._place_of(batch), len(batch.messages)))
                 self._add(batch)
+                count, size = count + len(batch.messages), size + batch.size
                 batch = _Batch()
-                if not self._owner.has_room():
+                if not self._owner.has_room() or count >= _PASS_COUNT or size >= _PASS_SIZE:
+                    await asyncio.sleep(0)
                     await self._owner.wait_for_room()
+                    self._check()
                     self._write()  # other tasks may have submitted messages, whose numbers come first
-            batch.take(one, self._next_sequence_id(None))
+                    count = size = 0
+            self._last += 1
+            batch.take(one, self._last)
         if batch.messages:
             places.append((self._place_of(batch), len(batch.messages)))
             self._add(batch)
@@ -227,11 +240,18 @@ class AsyncProducer:
 
     # ── messages to entries ───────────────────────────────────────────────────────────────────────────
 
-    def _checked(self, message: bytes | Message) -> Message:
+    def _check(self) -> None:
+        """Raise if no message can be written any more."""
         if self._is_closed:
             raise TopicClosed(f"producer {self.name!r} of {self._owner.name}")
         self._owner.check()
-        one = message if isinstance(message, Message) else Message(bytes(memoryview(message)))
+
+    def _message_of(self, message: bytes | Message) -> Message:
+        """Return the message, or that of these bytes. Raise if it is too large."""
+        if isinstance(message, Message):
+            one = message
+        else:
+            one = Message(message if type(message) is bytes else bytes(memoryview(message)))
         limit = self._owner.entry_size_max
         if self._compression is Compression.NONE and len(one.payload) > limit:
             raise MessageTooLarge(len(one.payload), limit, str(self._owner.name))
@@ -301,4 +321,4 @@ class AsyncProducer:
         partition = self._partition
         if count == 1:
             return [MessageId(ledger_id, entry_id, partition)]
-        return [MessageId(ledger_id, entry_id, partition, index) for index in range(count)]
+        return MessageId(ledger_id, entry_id, partition).of_batch(count)

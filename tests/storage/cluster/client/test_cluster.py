@@ -12,7 +12,7 @@ from running_cluster import RunningCluster, run_with_cluster
 from zookeeper_servers import serving
 
 from storage.cluster.client.connect import connect_async
-from storage.cluster.client.connections import CallLimits
+from storage.cluster.client.connections import BookieLink, CallLimits
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.client.writer import WriterLimits
 from storage.cluster.errors import (
@@ -269,6 +269,29 @@ def test_a_batch_has_at_least_one_entry_and_keeps_to_its_limits_and_segments(tmp
             assert [entry.entry_id async for entry in reader.entries()] == list(range(end))
 
     run_with_cluster(tmp_path, 4, steps)
+
+
+def test_the_next_batch_is_asked_for_before_the_entries_of_the_last_one_are_given_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.cluster.client.async_reader.BATCH_COUNT", 2)
+    written: list[str] = []
+    flush = BookieLink.flush
+
+    def noted(link: BookieLink) -> None:
+        written.append(link.bookie)
+        flush(link)
+
+    async def steps(running: RunningCluster) -> None:
+        async with running.client() as cluster:
+            async with await cluster.create(THREE) as writer:
+                await writer.append_many([b"%d" % number for number in range(6)])
+            reader = await cluster.view(writer.id)
+            monkeypatch.setattr(BookieLink, "flush", noted)
+            at_entry = [(entry.entry_id, len(written)) async for entry in reader.entries()]
+            assert at_entry == [(0, 2), (1, 2), (2, 3), (3, 3), (4, 3), (5, 3)]
+
+    run_with_cluster(tmp_path, 3, steps)
 
 
 def test_a_reader_learns_of_the_last_entry_although_no_other_follows(tmp_path: Path) -> None:

@@ -11,15 +11,18 @@ from cluster_in_a_thread import cluster_in_a_thread
 import ledgerstore
 from storage.cluster import connect
 from storage.cluster.client.distribution import Quorums
+from storage.cluster.client.loop_thread import LoopThread
 from storage.cluster.topics.blocking import Topic
 from storage.cluster.topics.blocking_readers import Subscription, TopicReader
 from storage.cluster.topics.errors import SubscriptionBusy
 from storage.cluster.topics.message_id import EARLIEST, MessageId
+from storage.cluster.topics.producer import Batching
 from storage.cluster.topics.reader import After, AsyncTopicReader
 from storage.cluster.topics.subscription import AsyncSubscription, SubscriptionMode
 from storage.cluster.topics.topic import AsyncTopic
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from pathlib import Path
 
 OF_THE_LOOP = {
@@ -32,6 +35,7 @@ OF_THE_LOOP = {
     "move_to",
     "open",
     "read_extents",
+    "received",
     "rewind",
 }
 """What the parts of topics call on each other."""
@@ -85,6 +89,28 @@ def test_a_thread_follows_what_another_one_writes(tmp_path: Path) -> None:
         writer.start()
         assert next(messages).payload == b"b"
         writer.join()
+
+
+def test_a_thread_gets_the_messages_of_a_batch_in_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    run = LoopThread.run
+
+    def counted(thread: LoopThread, work: Coroutine[object, object, object]) -> object:
+        calls.append(work)
+        return run(thread, work)
+
+    with ledgerstore.open(tmp_path / "store") as store, store.topic("orders") as topic:
+        topic.send_many([b"%d" % number for number in range(40)], Batching(count=20))
+        monkeypatch.setattr(LoopThread, "run", counted)
+        following = topic.reader().follow()
+        assert [next(following).payload for _ in range(40)] == [b"%d" % number for number in range(40)]
+        assert len(calls) == 2
+        reader = topic.reader()
+        calls.clear()
+        assert len(list(reader.messages())) == 40
+        assert len(calls) == 3  # the second one finds the end, and the third one closes the iteration
 
 
 def test_a_second_client_sees_the_last_message_of_a_producer_that_pauses(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
@@ -311,3 +312,36 @@ def test_a_plain_message_has_the_bytes_that_the_table_makes(
     plain = encoded()
     monkeypatch.setattr("storage.cluster.topics.format._is_plain", lambda _: False)
     assert plain == encoded()
+
+
+def test_plain_entries_are_decoded_as_the_tables_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(3)
+    plain = [Message(bytes(size)) for size in (1, 127, 128, 3, 3)]
+    originals = [
+        encode_entry(
+            messages,
+            producer_name="prodücer",
+            sequence_ids=[first + number for number in range(len(messages))],
+            publish_time_ms=1_700_000_000_000,
+            broker=broker,
+        )
+        for messages in (plain[:1], plain, [*plain[:2], Message(b"x", "key"), *plain[2:]])
+        for first in (0, 126, 1 << 40)
+        for broker in (None, BrokerEntry(5, 6))
+    ]
+    entries = originals + [mutated(chance.choice(originals), chance) for _ in range(1_000)]
+
+    def decoded() -> list[DecodedEntry | str]:
+        found: list[DecodedEntry | str] = []
+        for one in entries:
+            try:
+                found.append(decode_entry(one))
+            except InvalidMessageEntry as error:
+                found.append(repr(error))
+        return found
+
+    fast = decoded()
+    assert all(isinstance(one, DecodedEntry) for one in fast[: len(originals)])
+    monkeypatch.setattr("storage.cluster.topics.format._plain_head", lambda _: None)
+    monkeypatch.setattr("storage.cluster.topics.format._PLAIN_METADATA", re.compile(rb"(?!)"))
+    assert fast == decoded()

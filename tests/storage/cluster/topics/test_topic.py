@@ -29,7 +29,7 @@ from storage.cluster.topics.producer import Batching
 from storage.cluster.topics.topic import AsyncTopic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from running_cluster import RunningCluster
@@ -278,5 +278,31 @@ def test_one_topic_has_a_bounded_number_of_entries_under_way(
             assert not third.done()
             await asyncio.gather(*sent)
             assert await (await third) is not None
+
+    run_with_cluster(tmp_path, 2, steps)
+
+
+def test_other_tasks_run_while_many_messages_are_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.cluster.topics.producer._PASS_COUNT", 4)
+    has_run = asyncio.Event()
+    seen: list[bool] = []
+
+    def messages() -> Iterator[bytes]:
+        for number in range(9):
+            seen.append(has_run.is_set())
+            yield b"%d" % number
+
+    async def steps(cluster: RunningCluster) -> None:
+        async with topic_on(cluster) as topic:
+            await topic.take_over()
+            producer = await topic.producer(batch=Batching(count=2))
+            asyncio.get_running_loop().call_soon(has_run.set)
+            ids = await producer.send_many(messages())
+            assert [one.batch_index for one in ids] == [0, 1] * 4 + [-1]
+            assert ids == sorted(ids)
+        # The fifth message is taken before the loop runs, because it finds the second batch full.
+        assert seen == [False] * 5 + [True] * 4
 
     run_with_cluster(tmp_path, 2, steps)
