@@ -42,22 +42,42 @@ class TopicReader:
         return self._pieces(self._reader.follow_entries(), 1)
 
     def _pieces(self, entries: AsyncGenerator[ReadEntry, None], count: int) -> Iterator[ReceivedMessage]:
+        piece: list[ReceivedMessage] = []
+        used = 0
         try:
-            while piece := self._thread.run(self._next_of(entries, count)):
-                yield from piece
+            while True:
+                piece, error = self._thread.run(self._next_of(entries, count))
+                used = 0
+                for one in piece:
+                    used += 1
+                    yield one
+                if error is not None:
+                    raise error
+                if not piece:
+                    return
         finally:
             # A loop that has ended has closed it already.
             if not self._thread.loop.is_closed():
                 self._thread.run(entries.aclose())
+            if used < len(piece):
+                self._reader.go_on_after(piece[used - 1].id)
 
-    async def _next_of(self, entries: AsyncGenerator[ReadEntry, None], count: int) -> list[ReceivedMessage]:
-        """Return the messages of the next entries, at least so many. There are fewer at the end."""
+    async def _next_of(
+        self, entries: AsyncGenerator[ReadEntry, None], count: int
+    ) -> tuple[list[ReceivedMessage], StoreError | None]:
+        """Return the messages of the next entries, at least so many, and the error that comes after them.
+
+        There are fewer at the end.
+        """
         piece: list[ReceivedMessage] = []
-        async for entry in entries:
-            piece += self._reader.received(entry)
-            if len(piece) >= count:
-                break
-        return piece
+        try:
+            async for entry in entries:
+                piece += self._reader.received(entry)
+                if len(piece) >= count:
+                    break
+        except StoreError as error:
+            return piece, error
+        return piece, None
 
 
 class Subscription:

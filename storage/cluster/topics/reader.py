@@ -91,6 +91,8 @@ class AsyncTopicReader:
         self._last_written = last_written
         self._first_index = 0
         """Messages of the next entry's batch with a smaller index are passed over."""
+        self._given: MessageId | None = None
+        """The last message that was given of an entry with others, or of an iteration that was left."""
         self._info: ManagedLedgerInfo | None = None
         self._known: tuple[tuple[int, int], ...] = ()
         """The ledgers of the list but the last one, each with its number of entries."""
@@ -108,14 +110,18 @@ class AsyncTopicReader:
         async with aclosing(self.entries()) as entries:
             async for entry in entries:
                 for message in self.received(entry):
+                    self._given = message.id
                     yield message
+                self._given = None
 
     async def follow(self) -> AsyncGenerator[ReceivedMessage, None]:
         """Yield the messages without end: wait for those that are still to come."""
         async with aclosing(self.follow_entries()) as entries:
             async for entry in entries:
                 for message in self.received(entry):
+                    self._given = message.id
                     yield message
+                self._given = None
 
     def received(self, entry: ReadEntry) -> list[ReceivedMessage]:
         """Return the messages of an entry that this reader has just read, from the first wanted one on."""
@@ -187,7 +193,7 @@ class AsyncTopicReader:
 
     async def move_to(self, start: Start) -> MessageId:
         """Go on at this place, and return it. Another iteration has to be begun. Raise `NoSuchTopic`."""
-        self._start = start
+        self._start, self._given = start, None
         info = await self._refresh()
         if info is None:
             raise NoSuchTopic(str(self.name))
@@ -196,7 +202,11 @@ class AsyncTopicReader:
 
     def rewind(self, position: Position) -> None:
         """Go on with this entry. Another iteration has to be begun."""
-        self._start, self.next, self._first_index = None, position, 0
+        self._start, self._given, self.next, self._first_index = None, None, position, 0
+
+    def go_on_after(self, given: MessageId) -> None:
+        """Go on after this message, because those after it were not used. Another iteration begins there."""
+        self._given = given
 
     # ── one ledger ────────────────────────────────────────────────────────────────────────────────────
 
@@ -220,6 +230,8 @@ class AsyncTopicReader:
                 for entry in await reader.read_batch(self.next.entry_id, count):
                     if entry.entry_id < end:
                         yield self._decoded(entry)
+        if self.next.ledger_id == ledger.ledger_id and self.next.entry_id < end:
+            await self._pass_missing(ledger)  # in a local store a ledger that is gone looks like an empty one
 
     async def _acknowledged(self, reader: LedgerReader, ledger_id: int) -> int:
         """Return how many entries of a ledger that is written are acknowledged, as far as it is known."""
@@ -243,16 +255,19 @@ class AsyncTopicReader:
         try:
             return await self._ledgers.view(ledger.ledger_id)
         except NoSuchLedgerExistsOnMetadataServer:
-            # It may have been trimmed after the list was read.
-            await self._refresh()
-            if all(one.ledger_id != ledger.ledger_id for one in self._listed):
-                return None
-            if self._missing is MissingLedgers.REFUSE:
-                raise LedgerMissing(str(self.name), ledger.ledger_id) from None
-            self.skipped_ledgers.append(ledger.ledger_id)
-            self._ends[ledger.ledger_id] = 0
-            self.next = Position(ledger.ledger_id, max(self.next.entry_id, ledger.entries or 0))
+            await self._pass_missing(ledger)
             return None
+
+    async def _pass_missing(self, ledger: LedgerInfo) -> None:
+        """Pass over a ledger that is gone: it was trimmed after the list was read, or it is skipped."""
+        await self._refresh()
+        if all(one.ledger_id != ledger.ledger_id for one in self._listed):
+            return
+        if self._missing is MissingLedgers.REFUSE:
+            raise LedgerMissing(str(self.name), ledger.ledger_id) from None
+        self.skipped_ledgers.append(ledger.ledger_id)
+        self._ends[ledger.ledger_id] = 0
+        self.next = Position(ledger.ledger_id, max(self.next.entry_id, ledger.entries or 0))
 
     def _decoded(self, entry: Entry) -> ReadEntry:
         position = Position(entry.ledger_id, entry.entry_id)
@@ -324,7 +339,10 @@ class AsyncTopicReader:
     # ── where to begin ────────────────────────────────────────────────────────────────────────────────
 
     async def _begin(self, info: ManagedLedgerInfo) -> None:
-        """Find the first entry, once."""
+        """Find the first entry, once, or where an iteration was left."""
+        if self._start is None and self._given is not None:
+            self._start = After(self._given)
+        self._given = None
         if self._start is None:
             return
         match self._start:

@@ -14,16 +14,21 @@ from storage.cluster.client.distribution import Quorums
 from storage.cluster.client.loop_thread import LoopThread
 from storage.cluster.topics.blocking import Topic
 from storage.cluster.topics.blocking_readers import Subscription, TopicReader
-from storage.cluster.topics.errors import SubscriptionBusy
+from storage.cluster.topics.errors import LedgerMissing, SubscriptionBusy
 from storage.cluster.topics.message_id import EARLIEST, MessageId
+from storage.cluster.topics.policies import RollOver
 from storage.cluster.topics.producer import Batching
 from storage.cluster.topics.reader import After, AsyncTopicReader
 from storage.cluster.topics.subscription import AsyncSubscription, SubscriptionMode
 from storage.cluster.topics.topic import AsyncTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterable
     from pathlib import Path
+
+    from storage.cluster.topics.message import ReceivedMessage
+
+ONE = RollOver(entries=1)
 
 OF_THE_LOOP = {
     "abandon",
@@ -31,6 +36,7 @@ OF_THE_LOOP = {
     "entries",
     "extents",
     "follow_entries",
+    "go_on_after",
     "is_closed",
     "move_to",
     "open",
@@ -78,6 +84,36 @@ def test_threads_read_acknowledge_seek_and_get_messages_again(tmp_path: Path) ->
         assert topic.subscriptions() == ["s"]
         topic.delete_subscription("s")
         assert topic.subscriptions() == []
+
+
+def test_a_reader_goes_on_where_its_loop_was_left(tmp_path: Path) -> None:
+    with ledgerstore.open(tmp_path / "store") as store, store.topic("orders") as topic:
+        topic.send(b"a")
+        topic.send_many([b"b", b"c", b"d"])
+        topic.send(b"e")
+        reader = topic.reader()
+        found = []
+        for _ in range(3):
+            for message in reader.messages():
+                found.append(message.payload)
+                if len(found) in (1, 3):
+                    break
+        assert b"".join(found) == b"abcde"
+
+
+def test_messages_before_an_error_are_given_before_it(tmp_path: Path) -> None:
+    with ledgerstore.open(tmp_path / "store") as store, store.topic("orders", roll_over=ONE) as topic:
+        ids = [topic.send(payload) for payload in (b"a", b"b", b"c")]
+        store.ledger(ids[2].ledger_id, password=b"ledgerstore topics").delete()
+        found: list[bytes] = []
+
+        def take(messages: Iterable[ReceivedMessage]) -> None:
+            for message in messages:
+                found.append(message.payload)  # noqa: PERF401 - the error comes after some of them
+
+        with pytest.raises(LedgerMissing):
+            take(topic.reader().messages())
+        assert found == [b"a", b"b"]
 
 
 def test_a_thread_follows_what_another_one_writes(tmp_path: Path) -> None:

@@ -123,6 +123,23 @@ def test_a_reader_starts_where_it_is_told_to(start: Start, expected: bytes) -> N
     run(steps())
 
 
+def test_an_iteration_that_was_left_inside_a_batch_is_followed_by_one_that_goes_on_there() -> None:
+    async def steps() -> None:
+        topic = new_topic()
+        await topic.write([[b"a"], [b"b", b"c", b"d"], [b"e"]])
+        reader = AsyncTopicReader(topic.ledgers, topic.name)
+        found = []
+        for _ in range(3):
+            async with aclosing(reader.messages()) as messages:
+                async for message in messages:
+                    found.append(message.payload)
+                    if len(found) in (1, 3):
+                        break
+        assert b"".join(found) == b"abcde"
+
+    run(steps())
+
+
 def test_a_start_at_a_time_looks_at_no_ledger_that_was_closed_before() -> None:
     async def steps() -> None:
         topic = await two_ledgers()
