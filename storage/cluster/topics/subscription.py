@@ -251,6 +251,7 @@ class AsyncSubscription:
         message_id, size = await self._id_and_batch_size(message)
         self.cursor.acknowledge(message_id, size, self._reader.extents())
         self._delivered.pop(message_id, None)
+        self._drop_acknowledged(message_id)
         self._save_soon()
 
     async def ack_through(self, message: ReceivedMessage | MessageId) -> None:
@@ -261,7 +262,25 @@ class AsyncSubscription:
         place = message_id if message_id.batch_index >= 0 else message_id._replace(batch_index=2**31)
         for one in [one for one in self._delivered if one <= place]:
             del self._delivered[one]
+        self._drop_acknowledged(place)
         self._save_soon()
+
+    def _drop_acknowledged(self, place: MessageId) -> None:
+        """Drop messages that wait for `receive` if the one at this place may be among them."""
+        if place.batch_index < 0:
+            place = place._replace(batch_index=2**31)  # the whole entry
+        # Ordinarily the message was received, and is before all that wait.
+        if not self._ready or self._ready[0].id > place:
+            return
+        self._ready = deque(one for one in self._ready if self._is_left(one))
+        if len(self._ready) < _READ_AHEAD:
+            self._has_room.set()
+
+    def _is_left(self, message: ReceivedMessage) -> bool:
+        """Return whether a message is not acknowledged."""
+        at = message.id
+        left = self.cursor.remaining(Position(at.ledger_id, at.entry_id), max(message.batch_size, 1))
+        return bool(left >> max(at.batch_index, 0) & 1)
 
     async def _id_and_batch_size(self, message: ReceivedMessage | MessageId) -> tuple[MessageId, int]:
         if isinstance(message, ReceivedMessage):

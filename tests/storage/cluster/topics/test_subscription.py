@@ -128,6 +128,23 @@ def test_acknowledging_through_a_message_in_a_batch_leaves_the_later_ones() -> N
     run(steps())
 
 
+def test_a_message_that_was_acknowledged_before_it_was_received_is_not_delivered() -> None:
+    async def steps() -> None:
+        topic = await two_ledgers()
+        async with await subscribed(topic) as subscription:
+            first = await subscription.receive()
+            await subscription.ack(MessageId(0, 1, -1, 0))
+            await subscription.ack(MessageId(0, 2))
+            assert texts(await received(subscription, 1)) == b"c"
+            await subscription.redeliver(first)
+            await subscription.ack(first)
+            assert texts(await received(subscription, 1)) == b"d"
+            await subscription.ack_through(MessageId(1, 0))
+            assert texts(await received(subscription, 1)) == b"g"
+
+    run(steps())
+
+
 def test_many_ranges_are_kept_in_a_ledger_of_which_the_last_entry_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
