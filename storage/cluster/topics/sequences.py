@@ -50,6 +50,8 @@ class ProducerSequences:
         self._name = name
         self._path = name.cursor_path(CURSOR)
         self._version = -1
+        self._unanswered: set[bytes] = set()
+        """What was written to the cursor without an answer."""
         self._last: dict[str, int] = {}
         """By producer. Those that have written last are at the end."""
         self._saving = asyncio.Lock()
@@ -132,14 +134,27 @@ class ProducerSequences:
 
     async def _save(self, last: Position) -> None:
         data, unsaved = self._encoded(last), self.unsaved
+        self._unanswered.add(data)
         answer = await self._ledgers.nodes.set(self._path, data, self._version)
         if isinstance(answer, Written):
             self._version = answer.version
+            self._unanswered.clear()
             self.unsaved -= unsaved
-        elif isinstance(answer, Unknown):
-            node = await self._ledgers.nodes.get(self._path)
-            if isinstance(node, Node) and node.data == data:
-                self._version = node.stat.version
+            return
+        # It may be this write, or one before it, whose answer was lost.
+        await self._ledgers.nodes.sync(self._path)
+        node = await self._ledgers.nodes.get(self._path)
+        if (
+            isinstance(node, Node)
+            and node.stat.version == self._version + 1
+            and node.data in self._unanswered
+        ):
+            self._version = node.stat.version
+            self._unanswered.clear()
+            if node.data == data:
+                self.unsaved -= unsaved
+            else:
+                await self._save(last)
 
     def _encoded(self, position: Position) -> bytes:
         return encode_cursor(ManagedCursorInfo(NO_LEDGER, position, properties=tuple(self._last.items())))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cluster_loops import collected
+from memory_topics import MemoryLedgers
+from memory_znodes import Loss
 
 import ledgerstore
 from storage.cluster.metadata.znodes import Node
@@ -150,6 +152,25 @@ def test_the_cursor_is_written_after_so_many_entries_and_covers_no_entry_that_it
         assert saved > 10
 
     run(tmp_path, steps)
+
+
+def test_the_cursor_is_written_again_after_an_answer_that_was_lost() -> None:
+    async def steps() -> None:
+        ledgers = MemoryLedgers()
+        async with AsyncTopic(ledgers, NAME) as topic, await topic.producer("p") as producer:
+            await producer.send(b"one")
+            sequences = ProducerSequences(ledgers, NAME)
+            await sequences.open((), -1, Position(0, 0))
+            sequences.note("p", 0)
+            ledgers.nodes.lose(Loss.DONE)
+            ledgers.nodes.lose_reads(1)
+            await sequences.save(Position(0, 0))
+            sequences.note("p", 1)
+            await sequences.save(Position(0, 1))
+            assert (await cursor_of(ledgers)).mark_delete == Position(0, 1)
+            assert sequences.unsaved == 0
+
+    asyncio.run(asyncio.wait_for(steps(), 30))
 
 
 def test_the_cursor_does_not_hold_up_a_trim(tmp_path: Path) -> None:
