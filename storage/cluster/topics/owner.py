@@ -174,15 +174,27 @@ class TopicOwner:
 
     async def trim(self, cursors: Iterable[Position], retention: Retention) -> tuple[int, ...]:
         """Delete the ledgers that all cursors have passed and retention lets go. Return their ids."""
+        gone = await self._when_listed(lambda: self._series.trim(cursors, retention, self._now_ms()))
+        while self._deletes:
+            await asyncio.wait(set(self._deletes))
+        return gone
+
+    async def _when_listed(self, begin: Callable[[], list[Effect]]) -> tuple[int, ...]:
+        """Begin a change of the list, and return what it deletes when it is written.
+
+        It goes on if the caller is cancelled, because the next change would take its end for its own.
+        """
+        change = self._loop.create_task(self._change_list(begin))
+        change.add_done_callback(mark_retrieved)
+        return await asyncio.shield(change)
+
+    async def _change_list(self, begin: Callable[[], list[Effect]]) -> tuple[int, ...]:
         async with self._trimming:
             self.check()
             trimmed: asyncio.Future[tuple[int, ...]] = self._loop.create_future()
             self._trimmed = trimmed
-            self._perform(self._series.trim(cursors, retention, self._now_ms()))
-            gone = await trimmed
-            while self._deletes:
-                await asyncio.wait(set(self._deletes))
-            return gone
+            self._perform(begin())
+            return await trimmed
 
     async def sweep(self) -> list[int]:
         """Delete ledgers of this topic that are in no list, which a crash has left. Return their ids.
@@ -191,11 +203,7 @@ class TopicOwner:
         created one of these ledgers has read the list before, so that it can no longer name the ledger.
         """
         found = await self._ledgers.ledgers_of(managed_name(self.name))
-        async with self._trimming:
-            self.check()
-            self._trimmed = touched = self._loop.create_future()
-            self._perform(self._series.touch(self._now_ms()))
-            await touched
+        await self._when_listed(lambda: self._series.touch(self._now_ms()))
         listed = {one.ledger_id for one in self._series.list.ledgers}
         leaked = [ledger_id for ledger_id in found if ledger_id not in listed]
         for ledger_id in leaked:
