@@ -52,7 +52,11 @@ class EmbeddedTopics:
 
     def __init__(self, store: Store) -> None:
         self._thread = LoopThread()
-        self._topics, self._detach = self._thread.run(_attached(store))
+        try:
+            self._topics, self._detach = self._thread.run(_attached(store))
+        except BaseException:
+            self._thread.stop()
+            raise
 
     def topic(self, name: str, **options: Unpack[TopicOptions]) -> Topic:
         """Return the topic of that name. Nothing is written before the first message."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +139,7 @@ def test_threads_and_coroutines_do_not_have_topics_of_one_store(tmp_path: Path) 
         await topic.send(b"one")
         with pytest.raises(TopicsInUse, match="either from coroutines or from threads"):
             await asyncio.to_thread(store.blocking.topic, "orders")
+        assert "ledgerstore-client" not in [one.name for one in threading.enumerate()]
         await topic.roll_over()
         await topic.send(b"two")
 
