@@ -332,6 +332,9 @@ class AsyncSubscription:
             extents = await self._reader.read_extents()
             await self._store.create(Cursor(str(self.name), Position(place.ledger_id, place.entry_id - 1)))
             await self._pass_before(place)
+        if self.cursor.mark_delete > extents.last:
+            # A consumer that was taken for dead may have gone on until the cursor was read.
+            extents = await self._reader.read_extents()
         reason = self.cursor.settle(extents)
         if reason:
             _LOG.warning("subscription %r of %s: %s", self.subscription, self.name, reason)

@@ -38,7 +38,7 @@ from storage.cluster.topics.subscription import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from storage.cluster.metadata.znodes import SetAnswer
+    from storage.cluster.metadata.znodes import Gone, Node, SetAnswer
     from storage.cluster.topics.message import ReceivedMessage
     from storage.cluster.topics.reader import Start
 
@@ -369,6 +369,34 @@ def test_a_consumer_that_was_taken_for_dead_learns_that_it_is_fenced() -> None:
         with pytest.raises(SubscriptionBusy):
             async with await subscribed(topic):
                 await subscribed(topic)
+
+    run(steps())
+
+
+def test_a_cursor_that_moves_on_while_it_is_taken_over_is_not_moved_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def steps() -> None:
+        topic = await two_ledgers()
+        killed, after = topic.ledgers.other(), topic.ledgers.other()
+        first = await subscribed(topic, ledgers=killed)
+        path = (await topic.ledgers.nodes.children(CONSUMERS)).names[0]  # type: ignore[union-attr]
+        await topic.ledgers.nodes.delete(f"{CONSUMERS}/{path}")
+        get = after.nodes.get
+
+        async def get_after_the_other_has_gone_on(path: str) -> Node | Gone:
+            if path == topic.name.cursor_path("s"):
+                monkeypatch.undo()
+                await topic.write([[b"h"]])
+                await first.ack_through((await received(first, 8))[7])
+                await first.save()
+            return await get(path)
+
+        monkeypatch.setattr(after.nodes, "get", get_after_the_other_has_gone_on)
+        async with await subscribed(topic, ledgers=after) as second:
+            assert second.cursor.mark_delete == Position(2, 0)
+            assert await second.receive_within(0.0) is None
+        first.abandon()
 
     run(steps())
 
