@@ -2,6 +2,7 @@
 
     python tests/support/crash_sim.py                 everything, as `make crash-sim` does
     python tests/support/crash_sim.py quick           less than half of it, as CI does
+    python tests/support/crash_sim.py compactions 1500  so many random histories with moves and removals
     python tests/support/crash_sim.py workload 17     one workload again, as a violation names it
     python tests/support/crash_sim.py history 17      one random history again
     python tests/support/crash_sim.py compaction 17   one random history with moves and removals again
@@ -471,6 +472,8 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["quick"]:
             total = run_all(jobs, *QUICK)
+        case ["compactions", number]:
+            total = run_all(jobs, workloads=0, histories=0, compactions=int(number))
         case [what, seed]:
             total = _task((what, int(seed)))
         case _:
