@@ -19,6 +19,7 @@
     │   ├── LedgerClosed          the ledger is closed: it takes no more entries
     │   ├── LedgerNotClosed       the ledger may still be written, so it has no end yet
     │   ├── ClientClosed          the client was closed while the call was under way
+    │   ├── ForkedClient          the client belongs to another process, of which this one is a fork
     │   ├── WriterFenced          another client has taken the ledger over; also a LedgerFenced
     │   └── UnauthorizedAccess    another password than the ledger's; also an Unauthorized
     ├── bookies failing
@@ -221,6 +222,12 @@ class ClientClosed(ClusterError):
 
     code = -19
     text = "the client of the cluster was closed"
+
+
+class ForkedClient(ClusterError):
+    """This process is a fork of the process that opened the client, and may not use it."""
+
+    text = "it was opened before a fork; only the process that opened it may use it"
 
 
 class WriterFenced(ClusterError, LedgerFenced):

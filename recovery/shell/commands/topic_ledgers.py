@@ -195,43 +195,49 @@ def roll_over(place: str, name: TopicName, quorums: Quorums, connection: Metadat
 @click.option(
     "--age",
     type=float,
-    default=0.0,
-    show_default=True,
     metavar="SECONDS",
-    help="Delete a ledger that was closed longer ago; -1 for none.",
+    help="Delete a ledger that was closed longer ago; 0 deletes all of them.",
 )
 @click.option(
     "--size",
     type=int,
-    default=0,
-    show_default=True,
     metavar="BYTES",
-    help="Delete a ledger without which so many bytes remain; -1 for none.",
+    help="Delete a ledger without which so many bytes remain; 0 deletes all of them.",
 )
 @topics.quorums
 @connection
 def trim(
-    place: str, name: TopicName, age: float, size: int, quorums: Quorums, connection: MetadataConnection
+    place: str,
+    name: TopicName,
+    age: float | None,
+    size: int | None,
+    quorums: Quorums,
+    connection: MetadataConnection,
 ) -> None:
     """Delete the ledgers of TOPIC that all subscriptions have passed, and that are old or too many.
 
-    A ledger is deleted if --age or --size says so. Without both options every closed ledger is deleted that
-    no subscription needs: of a topic without subscriptions all of them. The topic is taken over: another
-    process that writes it is fenced.
+    A ledger is deleted if --age or --size says so; one of them must be given. No subscription needs the
+    closed ledgers of a topic without subscriptions. The topic is taken over: another process that writes it
+    is fenced.
 
     \b
     Examples:
-      ledgerstore topic trim zk://localhost:2181/ledgers orders --age 86400 --size -1
+      ledgerstore topic trim zk://localhost:2181/ledgers orders --age 86400
     """
+    if age is None and size is None:
+        raise click.UsageError(
+            "say which ledgers: --age, --size or both; 0 is every closed ledger that no subscription needs"
+        )
 
     async def work() -> tuple[int, ...]:
         from storage.cluster.topics.policies import Retention
         from storage.cluster.topics.reader import read_extents
         from storage.cluster.topics.topic import AsyncTopic
 
+        retention = Retention(-1 if age is None else age, -1 if size is None else size)
         async with topics.open_topics(place, connection, quorums) as ledgers:
             await read_extents(ledgers, name)
-            async with AsyncTopic(ledgers, name, retention=Retention(age, size)) as topic:
+            async with AsyncTopic(ledgers, name, retention=retention) as topic:
                 return await topic.trim()
 
     deleted = topics.run(work())

@@ -1,16 +1,21 @@
 """An event loop in a thread of its own, for objects that threads use.
 
-Any thread may use it, and several at once. A call that a signal interrupts goes on in the other thread.
+Any thread may use it, and several at once. A call that a signal interrupts goes on in the other thread. A
+fork has a copy of the loop and not the thread, so that a call there would wait for ever: it raises
+`ForkedClient`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from storage.cluster.errors import ForkedClient
+
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import Future
 
 _T = TypeVar("_T")
@@ -21,6 +26,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="ledgerstore-client", daemon=True)
         self._thread.start()
 
@@ -34,9 +40,20 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine, and return its result."""
+        if os.getpid() != self._process:
+            work.close()
+            raise ForkedClient
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Have the loop call a function, and do not wait for it."""
+        if os.getpid() != self._process:
+            raise ForkedClient
+        self.loop.call_soon_threadsafe(function)
+
     def stop(self) -> None:
+        if os.getpid() != self._process:
+            return
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 

@@ -167,7 +167,7 @@ class Producer:
         self._waiting.append((message, sequence_id, result))
         if not self._is_taking:
             self._is_taking = True
-            self._thread.loop.call_soon_threadsafe(self._start)
+            self._thread.call_soon(self._start)
         if len(self._waiting) > _WAITING_MAX:
             self._thread.run(self._take())
         return result

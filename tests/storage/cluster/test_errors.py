@@ -22,6 +22,7 @@ from storage.cluster.errors import (
     EnsembleChangesExhausted,
     EntriesNotForced,
     ForceIncomplete,
+    ForkedClient,
     InvalidMetadata,
     InvalidMetadataUri,
     InvalidQuorums,
@@ -111,6 +112,7 @@ SAMPLES: list[tuple[ClusterError, int, str]] = [
         "ledger 7 is not closed: a client may still write it (`take_over` closes it)",
     ),
     (ClientClosed(), -19, "the client of the cluster was closed"),
+    (ForkedClient(), -999, "it was opened before a fork; only the process that opened it may use it"),
     (WriterFenced(7), -101, "ledger 7 was taken over by another client: this writer adds no more"),
     (UnauthorizedAccess(7), -102, "ledger 7 was made with another password"),
     (

@@ -85,9 +85,11 @@ def test_a_topic_is_listed_rolled_over_trimmed_and_deleted(place: str) -> None:
     rolled = run("topic", "roll-over", place, "a/b/kept", *QUORUMS)
     assert verdict(rolled) == "topic roll-over: persistent://a/b/kept has 2 closed ledgers"
     ledgers = [row["name"] for row in rows("topic", "stats", place, "a/b/kept")]
-    kept = run("topic", "trim", place, "a/b/kept", "--age", "3600", "--size", "-1", *QUORUMS)
+    kept = run("topic", "trim", place, "a/b/kept", "--age", "3600", *QUORUMS)
     assert verdict(kept) == "topic trim: 0 ledgers of persistent://a/b/kept deleted"
-    trimmed = run("topic", "trim", place, "a/b/kept", *QUORUMS)
+    unsaid = run("topic", "trim", place, "a/b/kept", *QUORUMS)
+    assert (unsaid.exit_code, "say which ledgers: --age, --size or both" in unsaid.stderr) == (2, True)
+    trimmed = run("topic", "trim", place, "a/b/kept", "--size", "0", *QUORUMS)
     assert verdict(trimmed).endswith(f"2 ledgers of persistent://a/b/kept deleted: {', '.join(ledgers)}")
     assert verdict(run("topic", "delete", place, "a/b/kept")).startswith(
         "topic delete: persistent://a/b/kept"
@@ -147,8 +149,8 @@ def test_a_place_that_is_neither_a_directory_nor_an_address_is_refused(tmp_path:
 
 
 def test_what_is_not_there_is_named(place: str) -> None:
-    for command in ("read", "stats", "roll-over", "trim", "delete"):
-        done = run("topic", command, place, "nothing")
+    for command in (["read"], ["stats"], ["roll-over"], ["trim", "--age", "0"], ["delete"]):
+        done = run("topic", *command, place, "nothing")
         assert done.exit_code == 3, done.stderr
         assert "there is no topic persistent://public/default/nothing" in done.stderr
     produced(place, "short", "a")
