@@ -8,7 +8,7 @@ damaged in three ways, one after the other, while it is stopped:
     its directory is emptied, and its cookie made again   found by the check of first and last entries
 
 The metadata of the ledgers do not change. At last a bookie turns read-only: an open ledger whose mark
-suspects it is left alone, and its writer goes on.
+suspects it is left alone, and its writer goes on. The mark stays until the ledger is closed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from zookeeper_processes import free_port
 
 from recovery import open_store
 from recovery.autorecovery.audits import LedgerOfCluster, check_ledger
+from recovery.autorecovery.progress import read_all
 from storage.cluster.client.cluster import open_cluster
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.metadata.address import parse_address
@@ -264,7 +265,7 @@ async def _what_is_missing(
 
 
 async def _leave_alone(site: Site, znodes: Znodes, paths: LedgerPaths, cluster: AsyncCluster) -> None:
-    """Turn a bookie of an open ledger read-only, suspect it, and wait until the mark is gone."""
+    """Turn a bookie of an open ledger read-only, suspect it, close the ledger, and wait until it is whole."""
     async with await cluster.create(_QUORUMS, _PASSWORD) as writer:
         await writer.append(b"before")
         pages = await read_http_endpoints(znodes, paths.root, [site.damaged])
@@ -276,13 +277,23 @@ async def _leave_alone(site: Site, znodes: Znodes, paths: LedgerPaths, cluster: 
             assert time.monotonic() < give_up_at, "the bookie does not turn read-only"
             await asyncio.sleep(0.1)
         await mark_ledger(znodes, paths.root, writer.id, [site.damaged], 1)
-        while [one async for one in list_marked(znodes, paths.root)]:
-            assert time.monotonic() < give_up_at, "the mark stays"
+        while writer.id not in await _postponed(znodes, paths.root):
+            assert time.monotonic() < give_up_at, "no worker has looked at the ledger"
             await asyncio.sleep(0.1)
         metadata = (await read_ledger(znodes, paths, writer.id)).value
         assert metadata.state is ClusterLedgerState.OPEN, metadata
+    # No entry was added since the bookie has refused to take any, so that its copy is whole.
+    give_up_at = time.monotonic() + _REPAIRED_S
+    while [one async for one in list_marked(znodes, paths.root)]:
+        assert time.monotonic() < give_up_at, "the mark stays"
+        await asyncio.sleep(0.1)
     found = [one async for one in (await cluster.view(writer.id, _PASSWORD)).payloads()]
     assert found == [b"before"]
+
+
+async def _postponed(znodes: Znodes, root: str) -> set[int]:
+    """Return the ledgers whose repair a worker has postponed."""
+    return {one.ledger_id for worker in await read_all(znodes, root) for one in worker.stuck}
 
 
 def _turn_read_only(host: str, port: int) -> None:
