@@ -72,6 +72,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let the garbage collector have them at the end: DuckDB reports what is left of its objects then."""
+    gc.unfreeze()
+
+
 def _seconds(item: pytest.Item) -> int:
     mark = item.get_closest_marker("slow")
     return mark.kwargs.get("seconds", 0) if mark is not None else 0
