@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-
 import pytest
 from topic_crashes import explore
 
 from storage.cluster.topics import embedded_nodes
-from storage.cluster.topics.embedded_ledgers import EmbeddedAppender
 from storage.cluster.topics.node_format import encode_change
 
 
@@ -46,21 +42,3 @@ def test_a_log_of_nodes_that_is_truncated_before_it_is_written_anew_is_found(
 
     monkeypatch.setattr(embedded_nodes.EmbeddedNodes, "_rewrite", hasty)
     assert explore(0, rounds=8).violations
-
-
-@pytest.mark.slow(seconds=60)
-def test_a_message_that_is_acknowledged_before_it_is_durable_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    submit = EmbeddedAppender.submit
-    counts: Counter[int] = Counter()
-
-    def early(appender: EmbeddedAppender, payload: bytes) -> asyncio.Future[int]:
-        submit(appender, payload)
-        added: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        added.set_result(counts[appender.id])
-        counts[appender.id] += 1
-        return added
-
-    monkeypatch.setattr(EmbeddedAppender, "submit", early)
-    assert any("lost" in one for one in explore(0, rounds=6).violations)
