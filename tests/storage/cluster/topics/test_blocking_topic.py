@@ -26,7 +26,7 @@ def test_threads_write_a_topic_of_a_cluster_and_another_client_goes_on(tmp_path:
     with cluster_in_a_thread(tmp_path, 2) as address:
         with connect(address) as cluster, cluster.topic("t/n/orders", QUORUMS) as topic:
             first = topic.send(b"one")
-            with topic.producer("p", Batching(count=2)) as producer:
+            with topic.producer("p", Batching(count=2, delay_s=60)) as producer:
                 sent = [producer.submit(b"%d" % number) for number in range(4)]
             assert [one.result() for one in sent] == sorted(one.result() for one in sent)  # type: ignore[type-var]
         with connect(address) as cluster, cluster.topic("t/n/orders", QUORUMS) as topic:
