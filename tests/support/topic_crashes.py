@@ -160,7 +160,12 @@ class CrashFigures:
 
 def explore(seed: int, rounds: int, stride: int = 1) -> CrashFigures:
     """Crash a workload before every `stride`-th operation in every way; look at what is left."""
-    history, figures = record(seed, rounds), CrashFigures()
+    return explore_history(record(seed, rounds), seed, stride)
+
+
+def explore_history(history: TopicHistory, seed: int, stride: int = 1) -> CrashFigures:
+    """Do so with a workload that has run."""
+    figures = CrashFigures()
     for what, verb, disk, acknowledged, trimmed in history.moments[seed % stride :: stride]:
         figures.moments += 1
         for fate in _fates(disk, verb, Random(f"{seed} {what}")):
