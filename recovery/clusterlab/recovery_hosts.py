@@ -285,6 +285,7 @@ class LedgerNodeInTree:
         return self.node if isinstance(node, Gone) else decode_ledger(self.path, node)
 
     def watch(self, name: str, changed: Watch) -> None:
+        # The machines here write and recover ledgers. Only readers and tailers watch the metadata.
         raise NotImplementedError(name, changed)
 
 

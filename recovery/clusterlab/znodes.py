@@ -296,6 +296,7 @@ class ZnodeSession:
         return answer if isinstance(answer, Unknown) else set_answer(answer)
 
     async def multi(self, operations: Sequence[Operation]) -> MultiAnswer:
+        # Part of the port. Auto-recovery and the client change one node at a time.
         raise NotImplementedError(operations)
 
     async def get(self, path: str) -> Node | Gone:

@@ -68,7 +68,7 @@ _WHY_SURPLUS = {
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StoreRuns:
-    """What one store holds."""
+    """The runs of entries that one store holds."""
 
     name: str
     """The name of the store in the ensembles."""

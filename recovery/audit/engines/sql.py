@@ -26,9 +26,7 @@ class SqlEngine(Protocol):
 
 
 class DuckSql:
-    """Executes queries with DuckDB in this process. What does not fit into `memory_max` goes to temporary
-    files.
-    """
+    """Executes queries with DuckDB in this process. Tables that exceed `memory_max` go to temporary files."""
 
     def __init__(self, threads: int | None = None, memory_max: str | None = None) -> None:
         import duckdb

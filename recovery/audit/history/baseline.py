@@ -47,7 +47,7 @@ def _of_store(store: StoreReport, accepted: AbstractSet[Identity]) -> StoreRepor
         return store
     before = {check.id: check for check in store.checks}
     again = {check.id: check for check in checks(store.facts, findings)}
-    # What could not be asked before cannot be asked now either.
+    # A check that was not run has no answer, because its files could not be read.
     answers = (one if one.status == NOT_RUN else again[name] for name, one in before.items())
     return replace(store, findings=findings, checks=tuple(answers))
 

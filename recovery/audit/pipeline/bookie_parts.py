@@ -1,4 +1,4 @@
-"""What is asked of a part of a bookie: nothing about directories that only other parts have."""
+"""The findings and checks of one part of a bookie, which has only some of its directories."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _is_about(finding: Finding, part: BookiePart) -> bool:
 
 
 def checks_of_part(checks: Iterable[Check], part: BookiePart | None) -> tuple[Check, ...]:
-    """Return the answers. What another part has to answer is not run."""
+    """Return the checks of the part. A check that needs the directories of another part is not run."""
     return tuple(check if part is None else _asked_of(check, part) for check in checks)
 
 

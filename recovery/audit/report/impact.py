@@ -1,4 +1,4 @@
-"""What findings mean for data: which entries have no sound copy left, and from where others can be repaired.
+"""The effect of findings on data: entries without a sound copy, and from where others can be repaired.
 
 Stores hold copies of the same entries if ensembles were given, or if they are bookies of one cluster, which
 the instance id in their cookies shows. An entry is damaged in a store if an error names it there. A copy of
@@ -67,7 +67,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What has happened to data."""
+    """The number of entries that are lost, at risk or repairable, and the repairs."""
 
     repairs: tuple[Repair, ...] = ()
     lost: int = 0

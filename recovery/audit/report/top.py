@@ -1,4 +1,4 @@
-"""What the top of the page says: the verdict, the conditions, the limits by reason, and the stores."""
+"""The top of the page: the verdict, the conditions, the limits by reason, and the stores."""
 
 from __future__ import annotations
 
