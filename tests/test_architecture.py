@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -212,6 +213,9 @@ OWNERS = {
     "pyspark": {"recovery/audit/spark/"},
     "rocksdict": {"recovery/bookkeeper/rocksdb_index.py"},
 }
+NAMED_ONCE = ("storage", "recovery", "bench", "ledgerstore", "tests/support")
+"""The folders in which no two classes have one name. A leading underscore makes no other name."""
+
 IMPURE = {"os", "io", "pathlib", "threading", "lmdb", "time", "random", "socket", "subprocess"}
 NONDETERMINISTIC = {"asyncio", "datetime", "secrets", "selectors", "ssl", "uuid"}
 """Modules that the deciding parts of the cluster do not import, so that a simulator can repeat each run."""
@@ -241,6 +245,9 @@ HEAVY = {
     "prometheus_client",
     "storage.cluster",
 }
+
+
+_CLASS_LINE = re.compile(r"^( *class (\w+))", re.MULTILINE)
 
 
 def sources(*packages: str) -> list[Path]:
@@ -424,6 +431,14 @@ def test_modules_that_know_bytes_are_pure() -> None:
 
 def test_the_entry_folder_needs_no_disk() -> None:
     assert [name_of(path) for path in sources("storage/entry") if top_level(path) & IMPURE] == []
+
+
+def test_no_two_classes_have_one_name() -> None:
+    places = defaultdict(list)
+    for path in sources(*NAMED_ONCE):
+        for line, name in _CLASS_LINE.findall(path.read_text()):
+            places[name.lstrip("_")].append(f"{name_of(path)}: {line.strip()}")
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_each_dangerous_module_is_imported_by_its_owner_only() -> None:

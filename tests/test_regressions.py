@@ -15,7 +15,7 @@ import pytest
 from keyboard_interrupts import interrupted
 from sampling import every, many
 from stepped_store import LEDGERS, SMALL, Site, payloads
-from store_internals import Call, Engine, access_of, is_told_to_stop, wake_with
+from store_internals import EngineCall, StoreInternals, access_of, is_told_to_stop, wake_with
 
 from recovery import open_store, open_view
 from recovery.crashlab import FailedSync, Lasting, Refused, Stopped, Verb, When
@@ -76,8 +76,8 @@ def in_time(act: Callable[[], object]) -> bool:
 
 
 def enter(store: Store, ledger_id: int, *texts: bytes) -> tuple[PendingEntries, PendingGroup]:
-    work = PendingEntries(Engine(store).tail(ledger_id), access_of(store.ledger(ledger_id)), texts)
-    group = Engine(store).join(work)
+    work = PendingEntries(StoreInternals(store).tail(ledger_id), access_of(store.ledger(ledger_id)), texts)
+    group = StoreInternals(store).join(work)
     assert group is not None
     return work, group
 
@@ -160,10 +160,10 @@ def test_a_ctrl_c_anywhere_in_an_add_leaves_no_waiter_asleep(add: Callable[[Stor
         number += 1
         store, heard = Site().open(), list[str]()
         store.ledger(1).append(b"zero")
-        Engine(store).on_change(1, partial(heard.append, "of a change"))
+        StoreInternals(store).on_change(1, partial(heard.append, "of a change"))
         if not interrupted(partial(add, store), number, *ADDS, waiters):
             break
-        if Engine(store).failure is not None or store.ledger(1).last_entry_id == 1:
+        if StoreInternals(store).failure is not None or store.ledger(1).last_entry_id == 1:
             assert heard, f"interrupted at place {number}"
     assert heard
     assert number > 35
@@ -279,7 +279,7 @@ def _on_a_full_disk(room: int) -> tuple[Site, Store]:
     """Return a store whose journal has about this much room, on a disk without space for another journal."""
     site = Site()
     store = site.open()
-    while (journal := Engine(store).journal) is None or not 0 <= room - journal.room < 8192:
+    while (journal := StoreInternals(store).journal) is None or not 0 <= room - journal.room < 8192:
         store.ledger(1).append(bytes(4000))
     site.disk.plant(Refused(When(verb=Verb.CREATE, name="*.txn.draft", nth=1), errno.ENOSPC))
     return site, store
@@ -297,10 +297,10 @@ def test_a_checkpoint_requested_together_with_an_add_without_space_is_made() -> 
 
 def test_adds_that_were_durable_before_the_disk_was_full_are_answered() -> None:
     _, store = _on_a_full_disk(82_000)
-    with Engine(store).commit_held():
+    with StoreInternals(store).commit_held():
         first, group = enter(store, 5, bytes(40_000))
         second, _ = enter(store, 6, bytes(40_000))
-    Engine(store).go_through(first)
+    StoreInternals(store).go_through(first)
     assert isinstance(group.error, DiskFull)
     assert (first.is_durable, second.is_durable) == (True, False)
     assert (store.ledger(5).last_entry_id, store.ledger(6).last_entry_id) == (0, None)
@@ -321,8 +321,8 @@ def test_a_force_reports_lost_deferred_adds_before_other_adds_are_answered() -> 
     future.add_done_callback(force)
 
     ends: list[Callable[[], None]] = []
-    ends.append(Engine(store).refuse_for_space(lambda: ends[0]()))  # noqa: PLW0108 - it is not there yet
-    Engine(store).flush()
+    ends.append(StoreInternals(store).refuse_for_space(lambda: ends[0]()))  # noqa: PLW0108 - it is not there yet
+    StoreInternals(store).flush()
     assert len(told) == 1
 
 
@@ -348,7 +348,7 @@ def test_a_repeated_checkpoint_without_entries_keeps_the_log_end_of_the_one_befo
     site.disk.mend()
     ledger.delete()
     site.workers.elapse()
-    assert Engine(store).index_state.log_end is None
+    assert StoreInternals(store).index_state.log_end is None
     store.ledger(2).append(b"kept")
     store = site.after_kill()
     site.checkpoint(store)
@@ -363,8 +363,8 @@ def test_a_checkpoint_requested_while_another_finds_nothing_to_do_is_made(
 ) -> None:
     site = Site()
     store = site.open()
-    engine = Engine(store)
-    freeze = engine.call(Call.FREEZE)
+    engine = StoreInternals(store)
+    freeze = engine.call(EngineCall.FREEZE)
     numbers: list[int] = []
 
     def freeze_and_add() -> None:
@@ -373,7 +373,7 @@ def test_a_checkpoint_requested_while_another_finds_nothing_to_do_is_made(
             store.ledger(1).append(b"new")
             numbers.append(engine.number_checkpoint())
 
-    monkeypatch.setattr(*engine.at(Call.FREEZE), freeze_and_add)
+    monkeypatch.setattr(*engine.at(EngineCall.FREEZE), freeze_and_add)
     engine.number_checkpoint()
     while not engine.has_checkpointed((numbers or [1])[0]):
         engine.step_checkpoint()
@@ -390,9 +390,9 @@ def test_a_fence_does_not_undo_the_digest_type_that_the_first_entry_sets(said: s
     store = site.open()
     access = Access(b"key")
     packet = entry_format.encode_lac(1, 0, Digester(DigestType.CRC32C))
-    end = Engine(store).tail(1)
+    end = StoreInternals(store).tail(1)
     record = PendingFence(end, access) if said == "fence" else PendingLac(end, access, packet)
-    assert Engine(store).join(record) is not None
+    assert StoreInternals(store).join(record) is not None
     store.bookie.recover(_entry(1, DigestType.CRC32), b"key")  # the same group
     assert store.bookie.read(1, 0) == _entry(1, DigestType.CRC32)
     site.checkpoint(store)
@@ -405,7 +405,7 @@ def test_a_reader_overtaken_by_a_delete_does_not_answer_for_the_next_ledger_of_t
     store = Site().open()
     ledger = store.ledger(1)
     ledger.append_many([b"old"] * 100)
-    ask = Engine(store).call(Call.FIRST_MISSING)
+    ask = StoreInternals(store).call(EngineCall.FIRST_MISSING)
 
     def then_make_again(*asked: int) -> int:
         monkeypatch.undo()
@@ -414,7 +414,7 @@ def test_a_reader_overtaken_by_a_delete_does_not_answer_for_the_next_ledger_of_t
         ledger.append(b"new")
         return answer  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(*Engine(store).at(Call.FIRST_MISSING), then_make_again)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.FIRST_MISSING), then_make_again)
     assert ledger.last_add_confirmed in (0, 99)
     assert ledger.last_add_confirmed == 0
 
@@ -425,7 +425,7 @@ def test_a_ledger_that_is_deleted_while_its_end_is_looked_up_has_no_end(
     site = Site()
     site.open().ledger(1).append(b"one")
     store = site.after_kill()
-    ask = Engine(store).call(Call.LAST_ID)
+    ask = StoreInternals(store).call(EngineCall.LAST_ID)
 
     def then_delete(ledger_id: int) -> int | None:
         monkeypatch.undo()
@@ -433,27 +433,27 @@ def test_a_ledger_that_is_deleted_while_its_end_is_looked_up_has_no_end(
         store.ledger(1).delete()
         return answer  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(*Engine(store).at(Call.LAST_ID), then_delete)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.LAST_ID), then_delete)
     assert store.ledger(1).last_add_confirmed == -1
 
 
-@pytest.mark.parametrize("first", [Call.INDEXED_COUNT, Call.INDEXED_LAST], ids=["count", "last"])
+@pytest.mark.parametrize("first", [EngineCall.INDEXED_COUNT, EngineCall.INDEXED_LAST], ids=["count", "last"])
 def test_a_checkpoint_between_two_lookups_does_not_hide_a_missing_entry(
-    first: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: EngineCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(tmp_path / "data", QUIET) as store:
         for entry_id in (0, 1, 2, 4):
             store.add(Entry(1, entry_id, -1, 9, b"x"))
         store.checkpoint()
         store.add(Entry(1, 5, -1, 9, b"x"))
-        ask = Engine(store).call(first)
+        ask = StoreInternals(store).call(first)
 
         def then_checkpoint(ledger_id: int) -> object:
             answer = ask(ledger_id)
             store.checkpoint()
             return answer
 
-        monkeypatch.setattr(*Engine(store).at(first), then_checkpoint)
+        monkeypatch.setattr(*StoreInternals(store).at(first), then_checkpoint)
         assert store.ledger(1).last_add_confirmed == 2
 
 
@@ -466,13 +466,13 @@ def test_a_reader_whose_store_is_closed_gets_store_closed(
     store.checkpoint()
     entries = ledger.entries()
     next(entries)
-    read_into = Engine(store).call(Call.READ_LOG_INTO)
+    read_into = StoreInternals(store).call(EngineCall.READ_LOG_INTO)
 
     def close_first(*args: Any) -> int:
         store.close()
         return read_into(*args)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(*Engine(store).at(Call.READ_LOG_INTO), close_first)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.READ_LOG_INTO), close_first)
     with pytest.raises(StoreClosed):
         list(entries)
 
@@ -492,7 +492,7 @@ def test_ids_and_lengths_end_at_the_largest_number(tmp_path: Path) -> None:
 def test_a_row_whose_store_is_closed_meanwhile_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     store = site.open()
-    bookie, check = store.bookie, Engine(store).call(Call.CHECK_WRITES)
+    bookie, check = store.bookie, StoreInternals(store).call(EngineCall.CHECK_WRITES)
 
     def then_close() -> None:
         monkeypatch.undo()
@@ -500,11 +500,11 @@ def test_a_row_whose_store_is_closed_meanwhile_is_not_written(monkeypatch: pytes
         store.close()
         site.open().bookie.enter_limbo(2)
 
-    monkeypatch.setattr(*Engine(store).at(Call.CHECK_WRITES), then_close)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.CHECK_WRITES), then_close)
     with pytest.raises(StoreClosed):
         bookie.enter_limbo(1)
     store = site.after_kill()
-    assert [Engine(store).may_lack_entries(ledger_id) for ledger_id in (1, 2)] == [False, True]
+    assert [StoreInternals(store).may_lack_entries(ledger_id) for ledger_id in (1, 2)] == [False, True]
 
 
 # ── recovery ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -517,9 +517,9 @@ def test_an_opening_with_checkpoints_keeps_a_batch_completely_or_not_at_all() ->
     store = site.open()
     store.ledger(1).append(b"first")
     enter(store, 1, *[bytes([number]) * 60_000 for number in range(40)])
-    turn = Engine(store).begin_turn()
+    turn = StoreInternals(store).begin_turn()
     assert turn is not None
-    next(Engine(store).stages(turn))  # written, and killed before it is synced
+    next(StoreInternals(store).stages(turn))  # written, and killed before it is synced
     site.disk.kill()
     whole = Site(config, site.disk.copy())
     whole.open()
@@ -537,8 +537,8 @@ def test_a_rebuilt_index_does_not_take_read_logs_for_durable() -> None:
     store.ledger(1).append(b"one")
     site.checkpoint(store)
     store.ledger(1).append_many([bytes(2000)] * 20)
-    Engine(store).request_checkpoint()
-    Engine(store).step_checkpoint()  # killed with an unsynced tail in the log
+    StoreInternals(store).request_checkpoint()
+    StoreInternals(store).step_checkpoint()  # killed with an unsynced tail in the log
     store = site.after_kill()
     site.checkpoint(store)
     site.disk.kill()

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from ledger_model import LedgerModel
 from sampling import many
 from simulated_store import open_session, world_shape
-from store_internals import Engine, confirm, used_bytes
+from store_internals import StoreInternals, confirm, used_bytes
 from store_promises import PASSWORDS, look
 
 from recovery.crashlab import (
@@ -201,7 +201,7 @@ class StoreMachine(RuleBasedStateMachine):
     def submit(self, ledger_id: int, sizes: list[int]) -> None:
         for size in sizes:
             payload = self._payload(size)
-            waits = Engine(self._store).waiting_size + overhead(ledger_id) + len(payload)
+            waits = StoreInternals(self._store).waiting_size + overhead(ledger_id) + len(payload)
             if waits >= self.shape.config.group_size_max:
                 self._finish_turn()  # otherwise the submitting call would wait for it
             with self._crashes():
@@ -248,7 +248,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def _refusal(self) -> type[StoreError] | None:
         """Return the error that an add must raise, if it is known before the call."""
-        if Engine(self._store).failure is not None:
+        if StoreInternals(self._store).failure is not None:
             return StoreFailed
         return None
 
@@ -267,12 +267,12 @@ class StoreMachine(RuleBasedStateMachine):
                 assert self.is_planted, "unreadable without an error of the disk"
                 self.model.refused(run)
             case StoreFailed():
-                assert Engine(self._store).failure is not None
+                assert StoreInternals(self._store).failure is not None
             case _:
                 raise error
 
     def _is_full(self) -> bool:
-        engine = Engine(self._store)
+        engine = StoreInternals(self._store)
         used = (
             engine.waiting_size
             if engine.frozen_table is None
@@ -455,7 +455,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._turn is None)
     @rule(stages=st.integers(0, 3))
     def begin_turn(self, stages: int) -> None:
-        engine = Engine(self._store)
+        engine = StoreInternals(self._store)
         self._turn = engine.begin_turn()
         assert self._turn is not None, "there is no leader, and there must be none"
         self._stages, self._stage = engine.stages(self._turn), 0
@@ -480,7 +480,7 @@ class StoreMachine(RuleBasedStateMachine):
             except Exception as raised:
                 error = raised
             turn, self._turn, self._stage = self._turn, None, 0
-            Engine(self._store).end_turn(turn, error)
+            StoreInternals(self._store).end_turn(turn, error)
             self._hear()
 
     def _finish_turn(self) -> None:
@@ -499,14 +499,14 @@ class StoreMachine(RuleBasedStateMachine):
     def checkpoint(self, steps: int, death: Death | None) -> None:
         """Run a whole checkpoint or some of its steps."""
         self._die_soon(death)
-        Engine(self._store).request_checkpoint()
+        StoreInternals(self._store).request_checkpoint()
         self._play_checkpoint(steps)
 
     def _play_checkpoint(self, steps: int) -> None:
         worker = next(one for one in self._sitting.workers if one.name == "ledgerstore-checkpoint")
         store = self._store
         for _ in range(steps):
-            if not self._may_play(worker) or Engine(store).disk_full_error is not None:
+            if not self._may_play(worker) or StoreInternals(store).disk_full_error is not None:
                 return
             self._play(worker)
             if store is not self._store:
@@ -518,7 +518,7 @@ class StoreMachine(RuleBasedStateMachine):
     def seal_when_idle(self) -> None:
         """Seal as the worker does, without its pause."""
         with self._crashes():
-            Engine(self._store).seal()
+            StoreInternals(self._store).seal()
             self._hear()
 
     def _may_play(self, worker: SteppedWorker) -> bool:
@@ -526,7 +526,7 @@ class StoreMachine(RuleBasedStateMachine):
         if not worker.is_awake or self._turn is None:
             return worker.is_awake
         if worker.name == "ledgerstore-checkpoint":
-            return not Engine(self._store).checkpoint_needs_turn
+            return not StoreInternals(self._store).checkpoint_needs_turn
         return worker.name not in ("ledgerstore-seal", "ledgerstore-flush")
 
     def _play(self, worker: SteppedWorker) -> None:
@@ -574,7 +574,7 @@ class StoreMachine(RuleBasedStateMachine):
     def _is_exact(self) -> bool:
         """Return whether exactly the answered entries are visible: no turn is in progress and none has
         failed."""
-        return self._stage < 2 and Engine(self._store).failure is None
+        return self._stage < 2 and StoreInternals(self._store).failure is None
 
     # ── errors of the disk ────────────────────────────────────────────────────────────────────────────
 
@@ -598,8 +598,8 @@ class StoreMachine(RuleBasedStateMachine):
         self._finish_turn()
         self._work_until_quiet()
         store = self._store
-        if Engine(store).failure is None:
-            assert Engine(store).frozen_table is None, "a checkpoint does not continue"
+        if StoreInternals(store).failure is None:
+            assert StoreInternals(store).frozen_table is None, "a checkpoint does not continue"
             self.is_faulty = False
             expected = self.model.next_free(ledger_id)
             self.append(ledger_id, [9])
@@ -643,7 +643,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Close the store cleanly, if the disk allows it."""
         self._finish_turn()
         self._die_soon(death)
-        store, is_fine = self._store, Engine(self._store).failure is None and not self.is_faulty
+        store, is_fine = self._store, StoreInternals(self._store).failure is None and not self.is_faulty
         try:
             store.close()
         except Stopped:

@@ -74,23 +74,23 @@ class CrashContender:
             self._open.close()
 
 
-class _Ours(Ours):
+class _ReopenedOurs(Ours):
     def first(self) -> bytes | None:
         return self._store.ledger(1).read(0).payload
 
 
-class _LevelDb(peers.LevelDb):
+class _ReopenedLevelDb(peers.LevelDb):
     def first(self) -> bytes | None:
         found: bytes | None = self._database.get(_FIRST)
         return found
 
 
-class _RocksDb(peers.RocksDb):
+class _ReopenedRocksDb(peers.RocksDb):
     def first(self) -> bytes | None:
         return self._database.get(_FIRST)
 
 
-class _Sqlite(peers.Sqlite):
+class _ReopenedSqlite(peers.Sqlite):
     """`autocheckpoint` is the number of pages at which the WAL is written into the database, 0 for never."""
 
     def __init__(self, place: Path, autocheckpoint: int | None = None, **work: int) -> None:
@@ -103,4 +103,9 @@ class _Sqlite(peers.Sqlite):
         return cast("bytes", row[0]) if row else None
 
 
-_ADDERS: dict[str, Any] = {"ours": _Ours, "plyvel": _LevelDb, "rocksdict": _RocksDb, "sqlite3": _Sqlite}
+_ADDERS: dict[str, Any] = {
+    "ours": _ReopenedOurs,
+    "plyvel": _ReopenedLevelDb,
+    "rocksdict": _ReopenedRocksDb,
+    "sqlite3": _ReopenedSqlite,
+}

@@ -80,7 +80,7 @@ def keys_of(ledger_id: int, entry_ids: Iterable[int]) -> Iterator[bytes]:
     return map(KEY.pack, repeat(ledger_id), entry_ids)
 
 
-class _Peer(AddingContender):
+class _OtherStore(AddingContender):
     def writer(self, number: int) -> Callable[[], object]:
         if self.work.batch == 1:
             # `map` avoids a Python function between the clock and the timed call.
@@ -101,7 +101,7 @@ class _Peer(AddingContender):
         raise NotImplementedError
 
 
-class LevelDb(_Peer):
+class LevelDb(_OtherStore):
     """LevelDB through plyvel."""
 
     def __init__(self, place: Path, write_buffer: int | None = None, **work: int) -> None:
@@ -122,7 +122,7 @@ class LevelDb(_Peer):
         self._database.close()
 
 
-class RocksDb(_Peer):
+class RocksDb(_OtherStore):
     """RocksDB through rocksdict."""
 
     def __init__(self, place: Path, write_buffer: int | None = None, **work: int) -> None:
@@ -149,7 +149,7 @@ class RocksDb(_Peer):
         self._database.close()
 
 
-class Sqlite(_Peer):
+class Sqlite(_OtherStore):
     """SQLite through the module of Python's standard library."""
 
     def __init__(self, place: Path, **work: int) -> None:
@@ -174,7 +174,7 @@ class Sqlite(_Peer):
         self._connection.close()
 
 
-class Lmdb(_Peer):
+class Lmdb(_OtherStore):
     """LMDB through py-lmdb."""
 
     def __init__(self, place: Path, **work: int) -> None:

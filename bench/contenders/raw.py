@@ -39,7 +39,7 @@ NO_COMPILER = (
 )
 
 
-class _RawFile(ctypes.Structure):
+class _RawFileFields(ctypes.Structure):
     _fields_ = (("descriptor", ctypes.c_int), ("size", ctypes.c_uint64), ("end", ctypes.c_uint64))
 
 
@@ -91,7 +91,7 @@ class RawFile:
         self._futex = futex
         self._work = Work(**work)
         self._library = ctypes.CDLL(str(library(place.parent.parent)))
-        self._file = _RawFile()
+        self._file = _RawFileFields()
         self._check(
             self._library.raw_open(ctypes.byref(self._file), os.fsencode(place / "raw"), _u64(file_size))
         )

@@ -35,7 +35,7 @@ _LEFT, _AGAIN = "left", "again"
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _OpeningKind:
     adder: str
     journals: str
     """Pattern of its journal files. An opening never writes to old ones, so copies are hard links."""
@@ -44,16 +44,16 @@ class _Kind:
 
 
 _KINDS = {
-    "ours": _Kind(
+    "ours": _OpeningKind(
         "ours",
         "*.txn",
         {"kind": "no-checkpoints", "journal_size": 0},
         {"kind": "default", "journal_size": 0},
     ),
-    "plyvel": _Kind("plyvel", "*.log", _LARGE, _LARGE),
-    "rocksdict": _Kind("rocksdict", "*.log", _LARGE, _LARGE),
-    FULL_WAL: _Kind("sqlite3", "*-wal", {"autocheckpoint": 0}, {"autocheckpoint": 0}),
-    "sqlite3": _Kind("sqlite3", "*-wal", {}, {}),
+    "plyvel": _OpeningKind("plyvel", "*.log", _LARGE, _LARGE),
+    "rocksdict": _OpeningKind("rocksdict", "*.log", _LARGE, _LARGE),
+    FULL_WAL: _OpeningKind("sqlite3", "*-wal", {"autocheckpoint": 0}, {"autocheckpoint": 0}),
+    "sqlite3": _OpeningKind("sqlite3", "*-wal", {}, {}),
 }
 
 

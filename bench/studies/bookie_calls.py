@@ -45,7 +45,7 @@ _DIGESTER = Digester(DigestType.CRC32C)
 _ADD_ANSWER_MIN = 20
 
 
-class _NoSocket:
+class _SocketOfClient:
     def setsockopt(self, *_: object) -> None: ...
 
 
@@ -53,7 +53,7 @@ class TakingClient(asyncio.Transport):
     """A connection whose client takes every answer at once."""
 
     def __init__(self) -> None:
-        super().__init__({"socket": _NoSocket()})
+        super().__init__({"socket": _SocketOfClient()})
         self.taken = 0
         self.awaited = 0
         self.has_all = asyncio.Event()

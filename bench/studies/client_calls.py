@@ -47,7 +47,7 @@ _LEDGER = 7
 _ENTRIES = entry_codec(_LEDGER, DigestType.CRC32C, b"secret")
 
 
-class _NoSocket:
+class _SocketOfBookie:
     def setsockopt(self, *_: object) -> None: ...
 
 
@@ -58,7 +58,7 @@ class AnsweringBookie(asyncio.Transport):
     """Processor time of all bookies."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client: asyncio.Protocol) -> None:
-        super().__init__({"socket": _NoSocket()})
+        super().__init__({"socket": _SocketOfBookie()})
         self._loop = loop
         self._client = client
         self._received = b""

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
-from bad_peers import Writer, ask_without_reading, bookie_process, crowd
+from bad_peers import OneByOneWriter, ask_without_reading, bookie_process, crowd
 from bookie_connection import add_of
 
 from storage.cluster.wire import v2
@@ -69,7 +69,7 @@ def reads_without_taking_answers(bookie: BookieProcess) -> Iterator[None]:
         yield
 
 
-def p99_ms(writer: Writer) -> float:
+def p99_ms(writer: OneByOneWriter) -> float:
     return 1000 * quantiles([writer.add() for _ in range(ADDS)], n=100)[-1]
 
 
@@ -80,7 +80,7 @@ def main() -> None:
         "10,000 reads of 1 MiB, no answer taken": reads_without_taking_answers,
     }
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as path, bookie_process(Path(path) / "store") as bookie:
-        writer, large = Writer(bookie, 1), Writer(bookie, _LARGE)
+        writer, large = OneByOneWriter(bookie, 1), OneByOneWriter(bookie, _LARGE)
         large.add(bytes(1 << 20))
         p99_ms(writer)
         print(f"{'peers':45} {'memory MiB':>10} {'p99 ms alone':>12} {'with them':>9} {'ratio':>6}")

@@ -54,7 +54,7 @@ class BookieOracles(Protocol):
 
 
 @dataclass(slots=True)
-class ModelLedger:
+class StoredLedger:
     """What a bookie has of one ledger."""
 
     entries: dict[int, bytes] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class ModelBookie:
         self._metadata = metadata
         self._world = world
         self._oracles = oracles
-        self.ledgers: dict[int, ModelLedger] = {}
+        self.ledgers: dict[int, StoredLedger] = {}
         self._unsynced: list[tuple[AddEntry | ReadEntry, Reply]] = []
         self._unchecked: dict[int, list[tuple[AddEntry, Reply]]] = {}
         """By ledger: adds that wait until its metadata are read."""
@@ -102,8 +102,8 @@ class ModelBookie:
             case _:
                 raise AssertionError(request)
 
-    def _ledger(self, ledger_id: int) -> ModelLedger:
-        return self.ledgers.setdefault(ledger_id, ModelLedger())
+    def _ledger(self, ledger_id: int) -> StoredLedger:
+        return self.ledgers.setdefault(ledger_id, StoredLedger())
 
     # ── what has to be durable ────────────────────────────────────────────────────────────────────────
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from recovery.clusterlab.autorecovery import AutoRecoverySchedule
 from recovery.clusterlab.deferred import DeferredSchedule
-from recovery.clusterlab.explorer import Failure, explore
+from recovery.clusterlab.explorer import ViolatingSchedule, explore
 from recovery.clusterlab.small_worlds import LARGER_WORLDS, SMALL_WORLDS, explore_all
 from recovery.clusterlab.topics.schedule import TopicSchedule
 from recovery.clusterlab.workload import Schedule
@@ -29,7 +29,7 @@ class CampaignFigures:
     first_seed: int
     schedules: int = 0
     cpu_seconds: float = 0.0
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[ViolatingSchedule] = field(default_factory=list)
     worlds: dict[str, SmallWorldResult] = field(default_factory=dict)
 
     @property
@@ -64,7 +64,7 @@ def play_all(figures: CampaignFigures, count: int, jobs: int, kind: str = "plain
             yield figures.schedules
 
 
-def _play_piece(piece: tuple[int, int, str]) -> tuple[int, list[Failure], float]:
+def _play_piece(piece: tuple[int, int, str]) -> tuple[int, list[ViolatingSchedule], float]:
     first, end, kind = piece
     began = time.process_time()
     failures = list(explore(range(first, end), KINDS[kind]))

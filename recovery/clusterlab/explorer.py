@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ViolatingSchedule:
     """A schedule that violates an invariant."""
 
     seed: int
@@ -28,26 +28,28 @@ class Failure:
     kind: type[Schedule] = Schedule
 
 
-def play(seed: int, given: Sequence[int] | None = None, kind: type[Schedule] = Schedule) -> Failure | None:
+def play(
+    seed: int, given: Sequence[int] | None = None, kind: type[Schedule] = Schedule
+) -> ViolatingSchedule | None:
     """Play the schedule of a seed, or of these choices."""
     choices = Choices(seed, given)
     try:
         kind(choices).play()
     except InvariantViolated as violation:
-        return Failure(seed, tuple(choices.made), violation.invariant, str(violation), kind)
+        return ViolatingSchedule(seed, tuple(choices.made), violation.invariant, str(violation), kind)
     return None
 
 
-def play_scenario(name: str) -> Failure | None:
+def play_scenario(name: str) -> ViolatingSchedule | None:
     """Play a schedule that is written by hand."""
     try:
         SCENARIOS[name]()
     except InvariantViolated as violation:
-        return Failure(0, (), violation.invariant, str(violation))
+        return ViolatingSchedule(0, (), violation.invariant, str(violation))
     return None
 
 
-def explore(seeds: Iterable[int], kind: type[Schedule] = Schedule) -> Iterator[Failure]:
+def explore(seeds: Iterable[int], kind: type[Schedule] = Schedule) -> Iterator[ViolatingSchedule]:
     """Play the schedules of these seeds, and yield those that violate an invariant."""
     for seed in seeds:
         failure = play(seed, None, kind)
@@ -55,7 +57,7 @@ def explore(seeds: Iterable[int], kind: type[Schedule] = Schedule) -> Iterator[F
             yield failure
 
 
-def minimise(failure: Failure, plays_max: int = 2_000) -> Failure:
+def minimise(failure: ViolatingSchedule, plays_max: int = 2_000) -> ViolatingSchedule:
     """Return a failure of the same invariant in which less goes wrong.
 
     Choices become 0, with which nothing goes wrong: first the last ones, then pieces of any place, each time
@@ -76,10 +78,10 @@ def minimise(failure: Failure, plays_max: int = 2_000) -> Failure:
             at -= size
         size //= 2
     end = max((number for number, choice in enumerate(best.choices, 1) if choice), default=0)
-    return Failure(best.seed, best.choices[:end], best.invariant, best.text, best.kind)
+    return ViolatingSchedule(best.seed, best.choices[:end], best.invariant, best.text, best.kind)
 
 
-def trace(failure: Failure) -> list[TraceEvent]:
+def trace(failure: ViolatingSchedule) -> list[TraceEvent]:
     """Return what happens in the schedule."""
     schedule = failure.kind(Choices(failure.seed, failure.choices))
     schedule.world.trace = []

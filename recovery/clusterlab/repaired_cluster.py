@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from recovery.autorecovery.config import AutoRecoveryConfig
-from recovery.clusterlab.bookies import ModelBookie, ModelLedger
+from recovery.clusterlab.bookies import ModelBookie, StoredLedger
 from recovery.clusterlab.clients import WriterClient
 from recovery.clusterlab.metadata_ensemble import MetadataEnsemble
 from recovery.clusterlab.network import Network
@@ -233,7 +233,7 @@ class RepairedCluster(Schedule):
             data = oracles.codec.encode(entry_id, entry_id - 1, length, payload)
             bookies = metadata.segment_of(entry_id).bookies
             for index in self._quorums.write_set(entry_id):
-                kept = self._bookies[bookies[index]].ledgers.setdefault(oracles.ledger_id, ModelLedger())
+                kept = self._bookies[bookies[index]].ledgers.setdefault(oracles.ledger_id, StoredLedger())
                 kept.entries[entry_id] = data
         oracles.acknowledged = count - 1
         ledger.node.write_at_once(metadata.closed(count - 1, length))

@@ -26,7 +26,7 @@ from recovery.clusterlab.bookies import ModelBookie
 from recovery.clusterlab.clients import ClientProcess, Process, RecovererClient, WriterClient
 from recovery.clusterlab.metadata import shown
 from recovery.clusterlab.oracles import InvariantViolated, Oracles
-from recovery.clusterlab.unordered import Move, UnorderedMetadata, UnorderedNetwork
+from recovery.clusterlab.unordered import PossibleEvent, UnorderedMetadata, UnorderedNetwork
 from recovery.clusterlab.world import Choices, EventKind, World
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.client.entries import EntryCodec, entry_codec
@@ -118,20 +118,20 @@ class SmallSchedule:
 
     # ── what may happen ───────────────────────────────────────────────────────────────────────────────
 
-    def moves(self) -> list[Move]:
+    def moves(self) -> list[PossibleEvent]:
         """Return what may happen next, always in the same order."""
         small = self._small
         moves = [*self._network.moves(), *self._metadata.moves()]
         if self._added < small.entries:
-            moves.append(Move(f"writer: adds {self._added}", ("writer",), self._add))
+            moves.append(PossibleEvent(f"writer: adds {self._added}", ("writer",), self._add))
         elif self._closes < small.closes:
-            moves.append(Move("writer: closes the ledger", ("writer",), self._close))
+            moves.append(PossibleEvent("writer: closes the ledger", ("writer",), self._close))
         if self._begun < small.recoveries:
             name = self._recoverers[self._begun].name
-            moves.append(Move(f"{name}: begins", ("begin", name, "metadata"), self._recover))
+            moves.append(PossibleEvent(f"{name}: begins", ("begin", name, "metadata"), self._recover))
         if self._crashes < small.crashes:
             moves += [
-                Move(f"{name} crashes", ("crashes", name), partial(self._crash, name))
+                PossibleEvent(f"{name} crashes", ("crashes", name), partial(self._crash, name))
                 for name, bookie in self._bookies.items()
                 if bookie.is_up
             ]
@@ -143,7 +143,7 @@ class SmallSchedule:
             ]
         return moves
 
-    def play(self, move: Move) -> None:
+    def play(self, move: PossibleEvent) -> None:
         """Make a move, and check what must hold in every state."""
         self.world.note(EventKind.REQUEST, "", move.text)
         try:
@@ -324,7 +324,7 @@ def explore_all(small: SmallWorld, states_max: int = 50_000_000) -> SmallWorldRe
     ignored: dict[int, bool] = {}
     slept: dict[int, frozenset[str]] = {}
     """By state: the moves that were not tried there."""
-    waiting: list[tuple[tuple[int, ...], dict[str, Move]]] = [((), {})]
+    waiting: list[tuple[tuple[int, ...], dict[str, PossibleEvent]]] = [((), {})]
     path: tuple[int, ...] = ()
     try:
         while waiting:
@@ -350,7 +350,7 @@ def explore_all(small: SmallWorld, states_max: int = 50_000_000) -> SmallWorldRe
                 if len(slept) > states_max:
                     raise RuntimeError(f"the world has more than {states_max:,} states")
                 tried = dict(sleeping)
-                nexts: list[tuple[int, Move, dict[str, Move]]] = []
+                nexts: list[tuple[int, PossibleEvent, dict[str, PossibleEvent]]] = []
                 for number, move in awake:
                     left = {text: one for text, one in tried.items() if one.is_independent_of(move)}
                     nexts.append((number, move, left))

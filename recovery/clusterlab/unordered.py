@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from storage.cluster.wire.messages import Request
 
 
-class Move(NamedTuple):
+class PossibleEvent(NamedTuple):
     """Something that may happen next."""
 
     text: str
@@ -37,7 +37,7 @@ class Move(NamedTuple):
     """The parts of the world that it changes or reads. Moves that share none may change places."""
     action: Callable[[], None]
 
-    def is_independent_of(self, other: Move) -> bool:
+    def is_independent_of(self, other: PossibleEvent) -> bool:
         return not any(one in other.touches for one in self.touches)
 
 
@@ -94,7 +94,7 @@ class UnorderedNetwork(Network):
     ) -> None:
         self.calls.append(CallUnderWay(process, name, request, answered))
 
-    def moves(self) -> Iterator[Move]:
+    def moves(self) -> Iterator[PossibleEvent]:
         """Return which messages may arrive next."""
         heads: set[tuple[str, str]] = set()
         for call in self.calls:
@@ -102,25 +102,27 @@ class UnorderedNetwork(Network):
             if not call.has_arrived and link not in heads:
                 heads.add(link)
                 if self._bookies[call.bookie].is_up:
-                    yield Move(f"{call.describe()} arrives", (call.bookie,), partial(self._let_arrive, call))
+                    yield PossibleEvent(
+                        f"{call.describe()} arrives", (call.bookie,), partial(self._let_arrive, call)
+                    )
                 elif not call.has_ended:
-                    yield Move(
+                    yield PossibleEvent(
                         f"{call.describe()} has no connection",
                         (call.process.name,),
                         partial(self.end, call, NoAnswer("no connection")),
                     )
             elif call.answer is not None and not call.has_ended:
-                yield Move(
+                yield PossibleEvent(
                     f"{call.describe()} is answered: {shown_answer(call.answer)}",
                     (call.process.name,),
                     partial(self.end, call, call.answer),
                 )
 
-    def losses(self) -> Iterator[Move]:
+    def losses(self) -> Iterator[PossibleEvent]:
         """Return which calls may end without an answer."""
         for call in self.calls:
             if not call.has_ended:
-                yield Move(
+                yield PossibleEvent(
                     f"{call.describe()} times out",
                     (call.process.name, "losses"),
                     partial(self.end, call, NoAnswer("timed out")),
@@ -182,7 +184,7 @@ class UnorderedMetadata(ModelMetadata):
     def read(self, process: ClientProcess, answered: Callable[[MetadataRead], None]) -> None:
         self.calls.append(MetadataCallUnderWay(process, None, answered))
 
-    def moves(self) -> Iterator[Move]:
+    def moves(self) -> Iterator[PossibleEvent]:
         for call in self.calls:
             name = call.process.name
             if call.answer is None:
@@ -191,17 +193,17 @@ class UnorderedMetadata(ModelMetadata):
                     if call.wanted is None
                     else f"writes {shown(call.wanted[0])} over {call.wanted[1]}"
                 )
-                yield Move(f"{name}: {what}", ("metadata",), partial(self._take_place, call))
+                yield PossibleEvent(f"{name}: {what}", ("metadata",), partial(self._take_place, call))
             elif not call.has_ended:
                 text = f"{name}: the metadata answer {type(call.answer).__name__}"
-                yield Move(text, (name,), partial(self._answer, call))
+                yield PossibleEvent(text, (name,), partial(self._answer, call))
 
-    def losses(self) -> Iterator[Move]:
+    def losses(self) -> Iterator[PossibleEvent]:
         for call in self.calls:
             if not call.has_ended and call.wanted is not None:
                 name = call.process.name
                 text = f"{name}: the answer of the metadata is lost"
-                yield Move(text, (name, "lost writes"), partial(self._lose, call))
+                yield PossibleEvent(text, (name, "lost writes"), partial(self._lose, call))
 
     def _take_place(self, call: MetadataCallUnderWay) -> None:
         call.answer = self.node if call.wanted is None else self._write(call.process, *call.wanted)

@@ -88,7 +88,7 @@ class LostCall(enum.Enum):
         return (SessionExpired if is_over else MetadataUnavailable)(self.value)
 
 
-class _Call:
+class _PendingCall:
     """One call of a session that has not ended."""
 
     __slots__ = ("ended",)
@@ -110,13 +110,13 @@ class ZnodeSession:
         """Whether the servers have ended it."""
         self._is_told = False
         """Whether the client knows."""
-        self._calls: dict[_Call, None] = {}
+        self._calls: dict[_PendingCall, None] = {}
         self._late: list[tuple[OpCode, Any]] = []
         """Writes whose connection was lost, and that have not taken place."""
         self._last_arrival = self._last_answer = 0.0
         self._seen = 0
         """The last transaction that the session was shown."""
-        self._watches: dict[_Watch[Any], None] = {}
+        self._watches: dict[_ModelWatch[Any], None] = {}
 
     @property
     def session_id(self) -> int:
@@ -170,7 +170,7 @@ class ZnodeSession:
         if self._is_told:
             ended(LostCall.NO_SESSION)
             return
-        call = _Call(ended)
+        call = _PendingCall(ended)
         self._calls[call] = None
         choices, delay = self._world.choices, self._arrival()
         if not choices.happens(self._ensemble.loss):
@@ -197,14 +197,14 @@ class ZnodeSession:
 
     def _begin_read(
         self,
-        read: Callable[[_Call, Callable[[ZnodeTree], Any]], None],
+        read: Callable[[_PendingCall, Callable[[ZnodeTree], Any]], None],
         look: Callable[[ZnodeTree], _T],
         ended: Callable[[_T | LostCall], None],
     ) -> None:
         if self._is_told:
             ended(LostCall.NO_SESSION)
             return
-        call = _Call(ended)
+        call = _PendingCall(ended)
         self._calls[call] = None
         if self._world.choices.happens(self._ensemble.loss / 4):
             self._world.after(self._arrival(), self._lose, call, LostCall.UNANSWERED)
@@ -216,7 +216,7 @@ class ZnodeSession:
         at = self._last_arrival = max(self._world.now + self._ensemble.delay(), self._last_arrival)
         return at - self._world.now
 
-    def _write_and_answer(self, call: _Call, opcode: OpCode, request: Any) -> None:
+    def _write_and_answer(self, call: _PendingCall, opcode: OpCode, request: Any) -> None:
         if not self._is_over and call in self._calls:
             answer = self._write(opcode, request)
             self._answer(call, answer)
@@ -240,22 +240,22 @@ class ZnodeSession:
             self._write_late()
         self._late.clear()
 
-    def _sync_and_read(self, call: _Call, look: Callable[[ZnodeTree], Any]) -> None:
+    def _sync_and_read(self, call: _PendingCall, look: Callable[[ZnodeTree], Any]) -> None:
         if not self._is_over:
             self._end_late()
             self._ensemble.catch_up(self.server)
             self._read(call, look)
 
-    def _read(self, call: _Call, look: Callable[[ZnodeTree], Any]) -> None:
+    def _read(self, call: _PendingCall, look: Callable[[ZnodeTree], Any]) -> None:
         if not self._is_over and call in self._calls:
             self._answer(call, look(self.server.tree))
 
-    def _answer(self, call: _Call, answer: Any) -> None:
+    def _answer(self, call: _PendingCall, answer: Any) -> None:
         self._seen = max(self._seen, self.server.tree.zxid)
         at = self._last_answer = max(self._world.now + self._ensemble.delay(), self._last_answer)
         self._world.after(at - self._world.now, self._process.deliver, self._finish, call, answer)
 
-    def _lose(self, call: _Call, end: LostCall) -> None:
+    def _lose(self, call: _PendingCall, end: LostCall) -> None:
         """End a call without an answer, and go on at another server perhaps."""
         if call in self._calls and not self._is_over:
             if len(self._ensemble.servers) > 1 and self._world.choices.pick(3) == 0:
@@ -268,7 +268,7 @@ class ZnodeSession:
             watch.move(self.server, server)
         self.server = server
 
-    def _finish(self, call: _Call, answer: Any) -> None:
+    def _finish(self, call: _PendingCall, answer: Any) -> None:
         if self._calls.pop(call, call) is None:
             call.ended(answer)
 
@@ -320,14 +320,14 @@ class ZnodeSession:
         self.read_synced(lambda _: None, _settling(done))
         _answer_of(await done)
 
-    def watch(self, path: str) -> _Watch[Node | Gone]:
+    def watch(self, path: str) -> _ModelWatch[Node | Gone]:
         return self._new_watch(path, lambda tree: node_at(tree, path))
 
-    def watch_children(self, path: str) -> _Watch[ChildNames | Gone]:
+    def watch_children(self, path: str) -> _ModelWatch[ChildNames | Gone]:
         return self._new_watch(path, lambda tree: children_at(tree, path))
 
-    def _new_watch(self, path: str, look: Callable[[ZnodeTree], _State]) -> _Watch[_State]:
-        watch = _Watch(self, path, look)
+    def _new_watch(self, path: str, look: Callable[[ZnodeTree], _State]) -> _ModelWatch[_State]:
+        watch = _ModelWatch(self, path, look)
         self._watches[watch] = None
         watch.move(None, self.server)
         return watch
@@ -356,12 +356,12 @@ class ZnodeSession:
             except MetadataUnavailable:
                 continue
 
-    def forget(self, watch: _Watch[Any]) -> None:
+    def forget(self, watch: _ModelWatch[Any]) -> None:
         if self._watches.pop(watch, watch) is None:
             watch.move(self.server, None)
 
 
-class _Watch(Generic[_State]):
+class _ModelWatch(Generic[_State]):
     """The state of one node, again and again."""
 
     def __init__(self, session: ZnodeSession, path: str, look: Callable[[ZnodeTree], _State]) -> None:

@@ -136,7 +136,7 @@ class CrashLab:
         """
         check_able()
         chosen = _chosen(layers)
-        session = _Session(self.spec, seconds_of(budget), jobs or os.cpu_count() or 1, progress)
+        session = _LabRun(self.spec, seconds_of(budget), jobs or os.cpu_count() or 1, progress)
         with TemporaryDirectory(prefix="crashlab-tapes-") as tapes:
             # Absolute, because a workload may change the current directory.
             session.run(chosen, Path(tapes), None if out is None else Path(out).absolute())
@@ -182,7 +182,7 @@ def _chosen(layers: Sequence[str] | None) -> list[Layer]:
 
 
 @dataclass
-class _Session:
+class _LabRun:
     """One run, from the recording to the report."""
 
     spec: Spec
@@ -257,7 +257,7 @@ class _Session:
         started = time.monotonic()
         until = self._deadline(layer, rest, started)
         tasks = [layer.make(recordings, WorkShare(index, self.jobs, until)) for index in range(self.jobs)]
-        collector = _Collector(numbers, self.occurrences)
+        collector = _ResultCollector(numbers, self.occurrences)
         done = pool.run(
             tasks, collector.collect, lambda: self._report_progress(layer.name, numbers.counts, started)
         )
@@ -318,7 +318,7 @@ class _Session:
 
 
 @dataclass
-class _Collector:
+class _ResultCollector:
     """Collects the messages of workers in the numbers of a layer."""
 
     numbers: LayerNumbers

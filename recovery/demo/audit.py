@@ -82,7 +82,7 @@ def audit(
 
     `reading` is called with the number of entries that have been read, and the number of all.
     """
-    stopwatch = _Stopwatch(replaying)
+    stopwatch = _ReplayStopwatch(replaying)
     with open_store(path, workload.config, stopwatch.note) as store:
         open_s = stopwatch.elapsed()
         kept = {ledger_id: max(end, _end(store, ledger_id)) for ledger_id, end in ends.items()}
@@ -108,7 +108,7 @@ def audit(
         )
 
 
-class _Stopwatch:
+class _ReplayStopwatch:
     """Measures time from its creation; passes progress on and notes when it last came."""
 
     def __init__(self, replaying: Callable[[ReplayProgress], None]) -> None:

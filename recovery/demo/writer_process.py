@@ -25,7 +25,7 @@ class WriterDied(Exception):
     """The writer ended before it was killed; the text is its last message."""
 
 
-class Acknowledged:
+class AcknowledgedCounts:
     """For each ledger, the number of acknowledged entries. Their ids begin with 0."""
 
     def __init__(self, ledger_ids: range) -> None:
@@ -49,7 +49,7 @@ class WriterProcess:
     """A process that writes. It is killed when the `with` block ends."""
 
     def __init__(self, path: str, workload: Workload) -> None:
-        self.acknowledged = Acknowledged(workload.ledger_ids)
+        self.acknowledged = AcknowledgedCounts(workload.ledger_ids)
         numbers = map(str, (workload.entries, workload.size, workload.ledgers))
         # The parent's own path, and not the current directory, because other packages are named `storage`
         # too.

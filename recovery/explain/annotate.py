@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.explain.fields import Cursor, Field
+from recovery.explain.fields import Field, FieldReader
 from storage.checkpoint import mark_format
 from storage.entry import ledger_record_format
 from storage.entry.read_result import Damaged
@@ -30,7 +30,7 @@ _SPECIAL_NAMES = {
 
 def journal_header(data: bytes) -> list[Field]:
     """A journal's first bytes: 8 of them, or 512 from version 5 on."""
-    cursor = Cursor(data, 0)
+    cursor = FieldReader(data, 0)
     cursor.magic("every journal from version 2 on begins so")
     cursor.number(4, "version", "of the journal's format, 1 to 6")
     if cursor.peek(4) == journal_format.OUR_MAGIC:
@@ -44,7 +44,7 @@ def journal_header(data: bytes) -> list[Field]:
 
 def journal_record(data: bytes, offset: int, digest_type: DigestType | None) -> list[Field]:
     """A record from its length word on."""
-    cursor = Cursor(data, offset)
+    cursor = FieldReader(data, offset)
     cursor.number(4, "length", "bytes behind this word")
     entry_id = int.from_bytes(data[12:20], "big", signed=True)
     if entry_id >= 0:
@@ -65,7 +65,7 @@ def journal_record(data: bytes, offset: int, digest_type: DigestType | None) -> 
 
 def journal_padding(data: bytes, offset: int) -> list[Field]:
     """A padding record, with the seal at its end if there is one."""
-    cursor = Cursor(data, offset)
+    cursor = FieldReader(data, offset)
     cursor.number(4, "padding mark", "stands where a length would")
     cursor.number(4, "length", "bytes behind this word")
     if cursor.left >= seal.SIZE and data[-seal.SIZE :].startswith(seal.MAGIC):
@@ -79,7 +79,7 @@ def journal_padding(data: bytes, offset: int) -> list[Field]:
     return cursor.fields
 
 
-def _seal(cursor: Cursor) -> None:
+def _seal(cursor: FieldReader) -> None:
     cursor.magic("a seal: the group ends here")
     cursor.number(1, "version", "of the seal")
     cursor.number(1, "flags", "1: the group is atomic")
@@ -94,7 +94,7 @@ def _seal(cursor: Cursor) -> None:
     cursor.checksum("over the group up to here")
 
 
-def _entry(cursor: Cursor, digest_type: DigestType | None) -> list[Field]:
+def _entry(cursor: FieldReader, digest_type: DigestType | None) -> list[Field]:
     cursor.number(8, "ledger")
     cursor.number(8, "entry")
     cursor.number(8, "last add confirmed", "known to the writer; -1: none")
@@ -110,7 +110,7 @@ def _entry(cursor: Cursor, digest_type: DigestType | None) -> list[Field]:
 
 def log_header(data: bytes) -> list[Field]:
     """An entry log's first 1024 bytes."""
-    cursor = Cursor(data, 0)
+    cursor = FieldReader(data, 0)
     cursor.magic("every entry log begins so")
     cursor.number(4, "version", "of the log's format, 0 or 1")
     cursor.number(8, "map offset", "where the ledgers map begins; 0: not sealed")
@@ -130,7 +130,7 @@ def log_header(data: bytes) -> list[Field]:
 
 def log_record(data: bytes, offset: int, digest_type: DigestType | None) -> list[Field]:
     """A record of an entry log from its length word on: an entry, a ledgers map or a filler."""
-    cursor = Cursor(data, offset)
+    cursor = FieldReader(data, offset)
     if data[:1] == bytes([entrylog_format.DIRECT_FILL]):
         cursor.rest("fill", "a direct-I/O writer's, up to a multiple of 4096")
         return cursor.fields
@@ -151,7 +151,7 @@ def log_record(data: bytes, offset: int, digest_type: DigestType | None) -> list
 
 def mark_file(data: bytes) -> list[Field]:
     """A lastMark file."""
-    cursor = Cursor(data, 0)
+    cursor = FieldReader(data, 0)
     cursor.number(8, "journal", f"replay begins in {int.from_bytes(data[:8], 'big'):x}.txn")
     cursor.number(8, "offset", "at this place")
     if cursor.peek(4) == mark_format.OUR_MAGIC:
@@ -178,7 +178,7 @@ _COOKIE_MEANINGS = {
 
 def lineage_file(data: bytes) -> list[Field]:
     """A lineage file."""
-    cursor = Cursor(data, 0)
+    cursor = FieldReader(data, 0)
     cursor.magic("the entry logs that remain")
     cursor.number(4, "version", "of the format")
     cursor.raw(16, "store id", "whose logs these are")
@@ -197,7 +197,7 @@ def lineage_file(data: bytes) -> list[Field]:
 
 def cookie_file(data: bytes) -> list[Field]:
     """A VERSION file, line by line."""
-    cursor = Cursor(data, 0)
+    cursor = FieldReader(data, 0)
     for number, line in enumerate(data.splitlines(keepends=True)):
         name, colon, value = line.decode(errors="backslashreplace").rstrip("\r\n").partition(": ")
         if number == 0:
@@ -216,7 +216,7 @@ def _end(fields: list[Field]) -> int:
 
 def rows_group(data: bytes, offset: int) -> list[Field]:
     """A group of a ledgers.rows file, with each of its rows as one field."""
-    cursor = Cursor(data, offset)
+    cursor = FieldReader(data, offset)
     cursor.magic("a group of ledger rows")
     cursor.number(4, "version", "of the group")
     cursor.number(8, "sequence", "one more in each group")

@@ -19,7 +19,7 @@ class Field:
     meaning: str = ""
 
 
-class Cursor:
+class FieldReader:
     """Takes fields from the beginning of the bytes. At their end further fields are empty."""
 
     def __init__(self, data: bytes, offset: int) -> None:

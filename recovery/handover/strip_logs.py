@@ -47,7 +47,7 @@ class StrippedLogs:
 
 
 @dataclass(slots=True)
-class _Content:
+class _DurableContent:
     """The content of a log up to where it counts."""
 
     sizes: Counter[int] = field(default_factory=Counter)
@@ -136,9 +136,9 @@ class _LogStripper:
         sizes = reader.ledgers_map()
         return bool(self._deleted) and not (isinstance(sizes, dict) and self._deleted.isdisjoint(sizes))
 
-    def _content(self, reader: EntryLogReader, end: int, *, proven: int) -> _Content:
+    def _content(self, reader: EntryLogReader, end: int, *, proven: int) -> _DurableContent:
         """Read the records that begin before `end`. Every byte before `proven` must decode."""
-        content = _Content()
+        content = _DurableContent()
         for item in entrylog_scan.items(reader):
             if isinstance(item, EndOfData | Torn | Damaged):
                 if item.offset < proven or (isinstance(item, Damaged) and item.offset < end):
@@ -151,7 +151,7 @@ class _LogStripper:
                 self._count(content, item)
         return content
 
-    def _count(self, content: _Content, entry: LogEntry) -> None:
+    def _count(self, content: _DurableContent, entry: LogEntry) -> None:
         ledger_id, entry_id = entry.ids
         size = entry.end - entry.position.offset
         is_dead = (
@@ -176,7 +176,7 @@ class _LogStripper:
         self,
         reader: EntryLogReader,
         name: str,
-        content: _Content,
+        content: _DurableContent,
         end: int,
         after: list[tuple[int, list[bytes]]],
     ) -> None:

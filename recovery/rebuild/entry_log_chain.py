@@ -58,7 +58,7 @@ class EntryLogChain:
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
+class _ReachedLogs:
     """The logs that were reached from the mark through their headers."""
 
     ends: dict[int, int]
@@ -136,7 +136,9 @@ def _chain_to_lineage(
     return EntryLogChain((*older.logs, *walk.logs), older.findings, gone=tuple(sorted(known.gone)))
 
 
-def _kept_and_begun_logs(directory: Directory, walk: _Walk, store_id: bytes, known: Lineage) -> EntryLogChain:
+def _kept_and_begun_logs(
+    directory: Directory, walk: _ReachedLogs, store_id: bytes, known: Lineage
+) -> EntryLogChain:
     """Return the logs of the lineage, and the logs that were begun since, as far as they may count."""
     named = {*(one.log_id for one in known.kept), *known.gone}
     begun = _logs_beside_lost_header(directory, walk, store_id, named, known.generation)
@@ -151,7 +153,9 @@ def _kept_and_begun_logs(directory: Directory, walk: _Walk, store_id: bytes, kno
     return EntryLogChain(logs, findings, is_certain=False, gone=tuple(sorted(known.gone)))
 
 
-def _walk(directory: Directory, trailer: Trailer, store_id: bytes, is_end: Callable[[int], bool]) -> _Walk:
+def _walk(
+    directory: Directory, trailer: Trailer, store_id: bytes, is_end: Callable[[int], bool]
+) -> _ReachedLogs:
     """Follow the headers back to the first log, to a log that `is_end`, or to one that was only read."""
     ends: dict[int, int] = {}
     generation, end = trailer.generation, trailer.log_end
@@ -165,12 +169,12 @@ def _walk(directory: Directory, trailer: Trailer, store_id: bytes, is_end: Calla
         header = read_header(directory, end.log_id)
         origin = origin_of(header)
         if origin is None:
-            return _Walk(ends, generation, lost_header=_lost_header(end.log_id, header))
+            return _ReachedLogs(ends, generation, lost_header=_lost_header(end.log_id, header))
         leads_back = origin.previous is None or origin.previous.log_id not in ends
         if not _is_written_by(origin, store_id, generation) or not leads_back:
             raise _other_log(end.log_id)
         generation, end = origin.generation, origin.previous
-    return _Walk(ends, generation, end)
+    return _ReachedLogs(ends, generation, end)
 
 
 def _kept_logs(
@@ -209,14 +213,14 @@ def _other_log(log_id: int) -> CorruptionError:
     return CorruptionError(_name(log_id), 0, "another log stands in its place", "ELG-005")
 
 
-def _logs_at_import(directory: Directory, walk: _Walk, gone: Iterable[int] = ()) -> EntryLogChain:
+def _logs_at_import(directory: Directory, walk: _ReachedLogs, gone: Iterable[int] = ()) -> EntryLogChain:
     """Return the logs that were there when a bookie's directory was imported, without those begun later."""
     return _other_logs(directory, {*walk.ends, *gone}, lambda header: _is_no_later(header, walk.generation))
 
 
 def _logs_beside_lost_header(
     directory: Directory,
-    walk: _Walk,
+    walk: _ReachedLogs,
     store_id: bytes,
     known: Iterable[int] = (),
     later_than: int = -1,

@@ -76,7 +76,7 @@ class _BadCopy(NamedTuple):
     is_finding: bool
 
 
-class _Opened(NamedTuple):
+class _LogInProgress(NamedTuple):
     """A log that is being read, and its rank among the others."""
 
     rank: int
@@ -131,13 +131,13 @@ class IndexBuilder:
             with self._directory.open(filenames.entry_log(extent.log_id)) as file:
                 reader = EntryLogReader(file, extent.log_id, self._verifier)
                 self.sizes[extent.log_id] = reader.size
-                self._index_log(_Opened(rank, extent, reader))
+                self._index_log(_LogInProgress(rank, extent, reader))
                 self._meter.pass_over(reader.size)
         self._flush()
         self._prefer_sound_copies()
         self._report_bad_copies()
 
-    def _index_log(self, log: _Opened) -> None:
+    def _index_log(self, log: _LogInProgress) -> None:
         where = IN_BOOKIE_LOGS if origin_of(log.reader.header) is None else IN_OUR_LOGS
         for item in _items(log):
             match item:
@@ -150,7 +150,7 @@ class IndexBuilder:
                 case EndOfData() | Torn() | Damaged():
                     self._handle_stop(log, item)
 
-    def _add(self, log: _Opened, entry: LogEntry, where: int) -> None:
+    def _add(self, log: _LogInProgress, entry: LogEntry, where: int) -> None:
         ledger_id, entry_id = ids = entry.ids
         if self._is_deleted(log, entry):
             return
@@ -170,7 +170,7 @@ class IndexBuilder:
         if self._count >= _BATCH:
             self._flush()
 
-    def _is_deleted(self, log: _Opened, entry: LogEntry) -> bool:
+    def _is_deleted(self, log: _LogInProgress, entry: LogEntry) -> bool:
         tombstone = self._tombstones.get(entry.ids[0])
         if tombstone is None:
             return False
@@ -178,7 +178,7 @@ class IndexBuilder:
         # After the end of a log may be what a checkpoint wrote that was interrupted before the delete.
         return (log.rank, offset) < tombstone or (proven is not None and offset >= proven)
 
-    def _report_unverifiable(self, log: _Opened, entry: LogEntry) -> None:
+    def _report_unverifiable(self, log: _LogInProgress, entry: LogEntry) -> None:
         ledger_id, entry_id = entry.ids
         if ledger_id in self._unverifiable or not self._verifier.is_doubtful(ledger_id):
             return
@@ -188,7 +188,7 @@ class IndexBuilder:
         # If it is, an entry of another ledger is missing.
         self.is_whole = False
 
-    def _handle_stop(self, log: _Opened, stop: Stop) -> None:
+    def _handle_stop(self, log: _LogInProgress, stop: Stop) -> None:
         # After a known end there are leftovers. In a log of ours without a known end they may begin anywhere.
         proven = log.extent.proven
         if proven is not None and stop.offset < proven:
@@ -197,12 +197,12 @@ class IndexBuilder:
             # An interrupted write of a bookie leaves a record that is cut short, and not this.
             self._add_hole(log, stop.offset, f"sound only up to here: {stop}")
 
-    def _add_hole(self, log: _Opened, offset: int, words: str) -> None:
+    def _add_hole(self, log: _LogInProgress, offset: int, words: str) -> None:
         self._holes += 1
         self.is_whole = False
         self._finding(log, "ELG-004", offset, words)
 
-    def _finding(self, log: _Opened, finding: str, offset: int, words: str) -> None:
+    def _finding(self, log: _LogInProgress, finding: str, offset: int, words: str) -> None:
         self.findings.append(f"{finding} {log.name}@{offset}: {words}")
 
     def _flush(self) -> None:
@@ -222,13 +222,13 @@ class IndexBuilder:
             return
         for rank, extent in enumerate(self.extents):
             with self._directory.open(filenames.entry_log(extent.log_id)) as file:
-                log = _Opened(rank, extent, EntryLogReader(file, extent.log_id, self._verifier))
+                log = _LogInProgress(rank, extent, EntryLogReader(file, extent.log_id, self._verifier))
                 for item in _items(log):
                     if isinstance(item, LogEntry) and item.ids in wanted:
                         self._add_if_sound(log, item)
         self._flush()
 
-    def _add_if_sound(self, log: _Opened, entry: LogEntry) -> None:
+    def _add_if_sound(self, log: _LogInProgress, entry: LogEntry) -> None:
         ledger_id, entry_id = ids = entry.ids
         if entry.check is not DigestCheck.MISMATCH and not self._is_deleted(log, entry):
             self._bad.pop(ids, None)
@@ -244,7 +244,7 @@ class IndexBuilder:
             self.findings.append(f"ELG-003 {_MANY.format(len(by_position) - _REPORTED_MAX)}")
 
 
-def _items(log: _Opened) -> Iterator[entrylog_scan.LogItem]:
+def _items(log: _LogInProgress) -> Iterator[entrylog_scan.LogItem]:
     """Yield the items before the log's limit, and the reason why it ended if the limit was not reached."""
     limit = log.extent.limit
     for item in entrylog_scan.items(log.reader):
@@ -253,7 +253,7 @@ def _items(log: _Opened) -> Iterator[entrylog_scan.LogItem]:
         yield item
 
 
-def _bad_copy(log: _Opened, offset: int) -> _BadCopy:
+def _bad_copy(log: _LogInProgress, offset: int) -> _BadCopy:
     extent = log.extent
     # After the durable end it is what an interrupted checkpoint has left.
     is_finding = extent.proven is None or offset < extent.proven

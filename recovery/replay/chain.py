@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from recovery.replay.decision import (
     ChainPlace,
-    Claim,
     Decision,
     Following,
+    JournalClaim,
     JournalFacts,
     JournalState,
     LaterData,
@@ -108,7 +108,7 @@ class _Chain:
             claimed = max(claimed, 1)  # not empty, because it was named when its header was durable
         return max(claimed, self.mark.offset) if scan.journal_id == self.mark.journal_id else claimed
 
-    def claim(self, scan: JournalScan) -> Claim:
+    def claim(self, scan: JournalScan) -> JournalClaim:
         """Return whether the journal says more than the chain allows."""
         if self.place(scan.journal_id) in (ChainPlace.SKIPPED, ChainPlace.MARKED):
             denied = _own_claim(scan) > scan.start or (scan.owner is Owner.BOOKIE and scan.record_count > 0)
@@ -116,7 +116,7 @@ class _Chain:
             on_the_chain = scan.journal_id in self.ends and scan.journal_id > self.mark.journal_id
             # A journal that names no predecessor would end the chain, and all earlier ones would be skipped.
             denied = on_the_chain and _named_by(scan) is None
-        return Claim.CONTRADICTED if denied else Claim.CONSISTENT
+        return JournalClaim.CONTRADICTED if denied else JournalClaim.CONSISTENT
 
 
 def judge(mark: JournalPosition, scans: Scans, required: Iterable[RequiredJournal] = ()) -> ChainVerdict:

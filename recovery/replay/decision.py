@@ -43,7 +43,7 @@ class Reach(enum.Enum):
     SHORT = "its end is before what is known to be durable"
 
 
-class Claim(enum.Enum):
+class JournalClaim(enum.Enum):
     """Whether the journal agrees with the chain."""
 
     CONSISTENT = "it claims nothing that the chain denies"
@@ -82,7 +82,7 @@ class JournalFacts:
     place: ChainPlace
     owner: Owner
     state: JournalState
-    claim: Claim
+    claim: JournalClaim
     reach: Reach
     later_data: LaterData
     following: Following
@@ -97,7 +97,7 @@ class Rule:
     places: frozenset[ChainPlace] = frozenset(ChainPlace)
     owners: frozenset[Owner] = frozenset(Owner)
     states: frozenset[JournalState] = frozenset(JournalState)
-    claims: frozenset[Claim] = frozenset(Claim)
+    claims: frozenset[JournalClaim] = frozenset(JournalClaim)
     reaches: frozenset[Reach] = frozenset(Reach)
     later_data: frozenset[LaterData] = frozenset(LaterData)
     followings: frozenset[Following] = frozenset(Following)
@@ -128,7 +128,7 @@ TABLE = (
     Rule(
         Decision.ROT,
         "a first seal names everything that was durable before it, so these journals are not of one history",
-        claims=frozenset({Claim.CONTRADICTED}),
+        claims=frozenset({JournalClaim.CONTRADICTED}),
     ),
     Rule(
         Decision.VOID,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from storage.index.port import Index
 
 
-class _Places:
+class _LedgerLocations:
     """The locations of one ledger's entries, ascending by entry id."""
 
     __slots__ = ("ids", "locations")
@@ -63,7 +63,7 @@ class MemoryIndex:
 
     def __init__(self) -> None:
         self._state = IndexState()
-        self._places: dict[int, _Places] = {}
+        self._places: dict[int, _LedgerLocations] = {}
         self._rows: dict[int, LedgerRecord] = {}
 
     def state(self) -> IndexState:
@@ -115,7 +115,7 @@ class MemoryIndex:
             self._rows.pop(ledger_id, None)
         for ledger_id, entry_ids, locations in change.runs:
             if entry_ids:
-                self._places.setdefault(ledger_id, _Places()).put(entry_ids, locations)
+                self._places.setdefault(ledger_id, _LedgerLocations()).put(entry_ids, locations)
         for ledger_id, entry_id in change.truncated:
             places = self._places.get(ledger_id)
             if places is not None:

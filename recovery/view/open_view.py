@@ -111,7 +111,7 @@ class _ReplayBase:
 
 
 @dataclass(slots=True)
-class _JournalContent:
+class _ViewedJournals:
     """The content of the journals from the mark on."""
 
     table: Memtable
@@ -152,7 +152,7 @@ class _PreviousRead:
 
     snapshot: ViewSnapshot
     rows: Mapping[int, LedgerRecord]
-    journaled: _JournalContent
+    journaled: _ViewedJournals
     stamp: _VersionStamp
 
 
@@ -336,7 +336,7 @@ class ViewReader:
         return snapshot
 
     def _with_made_index(
-        self, base: _ReplayBase, journaled: _JournalContent, store_id: bytes
+        self, base: _ReplayBase, journaled: _ViewedJournals, store_id: bytes
     ) -> ViewSnapshot:
         ledgers, mark = self._layout.ledgers, base.mark
         assert mark.trailer is not None, "a mark of ours"
@@ -375,14 +375,14 @@ class ViewReader:
 
     # ── journals ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _read_journals(self, base: _ReplayBase) -> _JournalContent:
+    def _read_journals(self, base: _ReplayBase) -> _ViewedJournals:
         mark = base.mark
         replay = Replay(self._layout.journal, mark.position, newest_named(mark), base.rows)
-        journaled = _JournalContent(Memtable(mark.position), mark.position)
+        journaled = _ViewedJournals(Memtable(mark.position), mark.position)
         self._take_journals(replay, journaled)
         return journaled
 
-    def _take_journals(self, replay: Replay, journaled: _JournalContent) -> None:
+    def _take_journals(self, replay: Replay, journaled: _ViewedJournals) -> None:
         total, done, records = replay.size, 0, 0
         for replayed in replay.batches():
             journaled.take(replayed)
@@ -398,7 +398,7 @@ class ViewReader:
         index_found: IndexFound,
         index: Index,
         rows: Mapping[int, LedgerRecord],
-        journaled: _JournalContent,
+        journaled: _ViewedJournals,
         findings: tuple[str, ...],
     ) -> ViewSnapshot:
         slot = Slot(Tables(journaled.table))
@@ -425,7 +425,7 @@ class ViewReader:
         )
 
     @staticmethod
-    def _settle(metadata: LedgerMetadata, journaled: _JournalContent) -> None:
+    def _settle(metadata: LedgerMetadata, journaled: _ViewedJournals) -> None:
         """Apply the ledger metadata in the journals."""
         for record in journaled.control_records:
             if (revise := revision(record)) is not None:

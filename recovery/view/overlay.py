@@ -46,13 +46,13 @@ class Overlay:
         content = self._changed[name]
         if content is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.path}/{name}")
-        return _MemoryFile(f"{self.path}/{name}", content)
+        return _OverlayFile(f"{self.path}/{name}", content)
 
     def create(self, name: str) -> WriteFile:
         if name in self.names():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), f"{self.path}/{name}")
         content = self._changed[name] = bytearray()
-        return _MemoryFile(f"{self.path}/{name}", content)
+        return _OverlayFile(f"{self.path}/{name}", content)
 
     def rename(self, old: str, new: str) -> None:
         content = self._changed.get(old)
@@ -75,7 +75,7 @@ class Overlay:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path)
 
 
-class _MemoryFile:
+class _OverlayFile:
     """A file in memory, open for reading and writing."""
 
     def __init__(self, name: str, content: bytearray) -> None:

@@ -60,7 +60,7 @@ class LoopGroup:
             self._end.set()
 
 
-class Batch(PendingEntries):
+class PayloadBatch(PendingEntries):
     """Payloads for one ledger that join a commit as one piece of work."""
 
     payloads: list[bytes]

@@ -17,7 +17,7 @@ from time import perf_counter
 from types import coroutine
 from typing import TYPE_CHECKING
 
-from storage.aio.batch import FRONT_SIZE_MAX, Batch, LoopGroup
+from storage.aio.batch import FRONT_SIZE_MAX, LoopGroup, PayloadBatch
 from storage.aio.inline_policy import INLINE_SIZE_MAX, InlinePolicy, waited_s
 from storage.commit.pending import PendingEntries
 from storage.errors import Overloaded
@@ -58,7 +58,7 @@ class LoopCommits:
         new_worker: WorkerFactory,
         fail: Callable[[BaseException], None],
     ) -> None:
-        self.batches: dict[LedgerState, Batch] = {}
+        self.batches: dict[LedgerState, PayloadBatch] = {}
         """The batches that still take payloads in this pass of the loop, by ledger."""
         self._pending: list[PendingEntries] = []
         """All work of this pass, in the order of the calls."""
@@ -79,10 +79,10 @@ class LoopCommits:
 
     # ── adds ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, state: LedgerState, access: Access, payload: bytes) -> Batch:
+    def begin(self, state: LedgerState, access: Access, payload: bytes) -> PayloadBatch:
         """Return a new batch with that payload. It comes after everything that was added before."""
         group = self._group if self._pending else self._new_group()
-        batch = Batch(state, access, payload, group, self._batch_size_max - len(payload))
+        batch = PayloadBatch(state, access, payload, group, self._batch_size_max - len(payload))
         self.batches[state] = batch
         self._pending.append(batch)
         return batch
@@ -108,7 +108,7 @@ class LoopCommits:
                 return await self._durable(work, group)
             give_up_at = await self._wait_for_room(work.state, give_up_at)
 
-    async def outcome(self, batch: Batch, at: int) -> int:
+    async def outcome(self, batch: PayloadBatch, at: int) -> int:
         """Return the id of one of the batch's payloads, when a crash can no longer lose it."""
         self._ensure_joined(batch)
         if batch.group is None:

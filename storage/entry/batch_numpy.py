@@ -14,7 +14,7 @@ from storage.entry.model import NO_ENTRY
 from storage.entry.position import LENGTH_WORD_SIZE
 from storage.entry.record_format import front_size
 from storage.entry.verify import EntryBounds
-from storage.entry.verify_numpy import Fronts, RegularRecords, ScatteredRecords, is_provable
+from storage.entry.verify_numpy import EqualSizedRecords, Fronts, ScatteredRecords, is_provable
 
 if TYPE_CHECKING:
     from array import array
@@ -81,7 +81,7 @@ def _regular(block: bytearray, stride: int, count: int, wanted: WantedEntries) -
     kind = wanted.digester.digest_type
     if stride < front_size(kind):
         return None
-    fronts = Fronts(RegularRecords(np.frombuffer(block, dtype=np.uint8), LEAD, stride, count), kind)
+    fronts = Fronts(EqualSizedRecords(np.frombuffer(block, dtype=np.uint8), LEAD, stride, count), kind)
     heads = fronts.heads
     ledger_ids, entry_ids, confirmed, lengths = heads.T
     if not (

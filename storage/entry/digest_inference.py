@@ -41,7 +41,7 @@ _MATCH_VOTES = 4  # because a CRC that matches by chance is rarer than any damag
 
 
 @dataclass(slots=True)
-class _Ledger:
+class _LedgerVotes:
     votes: Counter[DigestType] = field(default_factory=Counter)
     last: Head | None = None
     settled: bool = False
@@ -57,7 +57,7 @@ class DigestSurvey:
 
     def __init__(self, ledgers_max: int | None = None) -> None:
         self._ledgers_max = LEDGERS_MAX if ledgers_max is None else ledgers_max
-        self._ledgers: dict[int, _Ledger] = {}
+        self._ledgers: dict[int, _LedgerVotes] = {}
         self._leading: Counter[DigestType] = Counter()
         """The number of ledgers whose evidence is for each type."""
         self._keyed: set[int] = set()
@@ -84,14 +84,14 @@ class DigestSurvey:
         if not ledger.settled:
             self._count(ledger, head, data)
 
-    def _remember(self, ledger_id: int) -> _Ledger:
+    def _remember(self, ledger_id: int) -> _LedgerVotes:
         if len(self._ledgers) >= self._ledgers_max:
             forgotten = self._ledgers.pop(next(iter(self._ledgers)))
             self._follow(forgotten.digest_type, None)
-        self._ledgers[ledger_id] = _Ledger()
+        self._ledgers[ledger_id] = _LedgerVotes()
         return self._ledgers[ledger_id]
 
-    def _count(self, ledger: _Ledger, head: Head, data: Buffer) -> None:
+    def _count(self, ledger: _LedgerVotes, head: Head, data: Buffer) -> None:
         before = ledger.digest_type
         matching = matching_checksum(data)
         width = _digest_width(len(data), head, ledger.last)

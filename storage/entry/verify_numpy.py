@@ -101,7 +101,7 @@ class ScatteredRecords:
         _items(self.work, items.itemsize)[self._begins[: len(items)]] = items
 
 
-class RegularRecords:
+class EqualSizedRecords:
     """Records of one size that follow each other, which take half of the time."""
 
     def __init__(self, work: Bytes, first: int, stride: int, count: int) -> None:
@@ -126,7 +126,7 @@ class RegularRecords:
 class Fronts:
     """The fronts of some records, all with one digest type."""
 
-    def __init__(self, records: ScatteredRecords | RegularRecords, kind: DigestType) -> None:
+    def __init__(self, records: ScatteredRecords | EqualSizedRecords, kind: DigestType) -> None:
         self._records = records
         self._kind = kind
         self._digest = kind.width // _WORD

@@ -80,7 +80,7 @@ class LogUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class _LogContent:
+class _BytesByLedger:
     """The bytes of each ledger in one log."""
 
     ledger_ids: array[int]
@@ -88,7 +88,7 @@ class _LogContent:
     damage: Damaged | None
 
     @classmethod
-    def of(cls, sizes: Mapping[int, int], damage: Damaged | None) -> _LogContent:
+    def of(cls, sizes: Mapping[int, int], damage: Damaged | None) -> _BytesByLedger:
         return cls(array("q", sizes), array("q", sizes.values()), damage)
 
 
@@ -123,12 +123,12 @@ class ContentCache:
     def __init__(self, pairs_max: int = CACHED_PAIRS_MAX) -> None:
         self._pairs_max = pairs_max
         self._pairs = 0
-        self._contents: OrderedDict[tuple[int, int], _LogContent] = OrderedDict()
+        self._contents: OrderedDict[tuple[int, int], _BytesByLedger] = OrderedDict()
 
-    def get(self, log_id: int, end: int) -> _LogContent | None:
+    def get(self, log_id: int, end: int) -> _BytesByLedger | None:
         return self._contents.get((log_id, end))
 
-    def put(self, log_id: int, end: int, content: _LogContent) -> None:
+    def put(self, log_id: int, end: int, content: _BytesByLedger) -> None:
         if (log_id, end) in self._contents:
             return
         self._contents[log_id, end] = content
@@ -187,7 +187,7 @@ class UsageSurvey:
         with self.directory.open(filenames.entry_log(log_id)) as file:
             return file.size()
 
-    def _usage(self, reader: EntryLogReader, content: _LogContent) -> Generator[Pause, None, LogUsage]:
+    def _usage(self, reader: EntryLogReader, content: _BytesByLedger) -> Generator[Pause, None, LogUsage]:
         live = live_ledgers = deleted = 0
         for number, (ledger_id, size) in enumerate(zip(content.ledger_ids, content.sizes, strict=True)):
             facts = self._facts.get(ledger_id)
@@ -259,19 +259,19 @@ class UsageSurvey:
         return self._truncated[ledger_id]
 
 
-def _mapped(reader: EntryLogReader) -> _LogContent | None:
+def _mapped(reader: EntryLogReader) -> _BytesByLedger | None:
     """Return the content of a log from its ledgers map; `None` if no checksum proves that."""
     sizes = reader.proven_map()
     if isinstance(sizes, dict):
-        return _LogContent.of(sizes, None)
-    return _LogContent.of({}, reader.header) if isinstance(reader.header, Damaged) else None
+        return _BytesByLedger.of(sizes, None)
+    return _BytesByLedger.of({}, reader.header) if isinstance(reader.header, Damaged) else None
 
 
-def _walked(reader: EntryLogReader, end: int) -> Generator[Pause, None, _LogContent]:
+def _walked(reader: EntryLogReader, end: int) -> Generator[Pause, None, _BytesByLedger]:
     """Return the content of a log from a walk along its records."""
     counted: Counter[int] = Counter()
     damage = yield from _walk(reader, end, counted)
-    return _LogContent.of(counted, damage)
+    return _BytesByLedger.of(counted, damage)
 
 
 def _walk(reader: EntryLogReader, end: int, counted: Counter[int]) -> Generator[Pause, None, Damaged | None]:

@@ -117,7 +117,7 @@ def _unread(reader: JournalReader, owner: Owner, start: int) -> JournalScan:
 
 
 @dataclass(slots=True)
-class _SoundGroups:
+class _SealedGroups:
     """The sum of the sealed groups. It is changed in place, because there may be a group for each entry."""
 
     end: int
@@ -170,8 +170,8 @@ def _against_header(found: JournalScan, reader: JournalReader) -> JournalScan:
     return found
 
 
-def _sound_groups(found_groups: Iterator[SealedGroup | Stop], end: int) -> tuple[_SoundGroups, Stop]:
-    sound = _SoundGroups(end)
+def _sound_groups(found_groups: Iterator[SealedGroup | Stop], end: int) -> tuple[_SealedGroups, Stop]:
+    sound = _SealedGroups(end)
     for found in found_groups:
         if not isinstance(found, SealedGroup):
             return sound, found

@@ -170,7 +170,7 @@ def scan(file: ReadFile) -> MetadataLogScan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _RecordGroup:
     head: metadata_log_format.GroupHead
     rows: LedgerRecordTable
 
@@ -183,7 +183,7 @@ class _Scanner:
 
     def run(self) -> MetadataLogScan:
         at = 0
-        while isinstance(found := self._next_group_at(at), _Group):
+        while isinstance(found := self._next_group_at(at), _RecordGroup):
             self._rows.merge(found.rows)
             self._heads.append(found.head)
             at = found.head.end
@@ -193,17 +193,17 @@ class _Scanner:
             self._rows, tuple(self._heads), found, _is_contradiction(found, at), is_clean, later_group
         )
 
-    def _next_group_at(self, offset: int) -> _Group | Stop:
+    def _next_group_at(self, offset: int) -> _RecordGroup | Stop:
         """Return the group at this offset if it is the next in sequence."""
         found = self._group_at(offset)
-        if isinstance(found, _Group):
+        if isinstance(found, _RecordGroup):
             sequence = found.head.sequence
             expected = self._heads[-1].sequence + 1 if self._heads else max(1, sequence)
             if sequence != expected:
                 return Damaged(offset, Flaw.SEAL_ORDER, f"group {sequence} where group {expected} belongs")
         return found
 
-    def _group_at(self, offset: int) -> _Group | Stop:
+    def _group_at(self, offset: int) -> _RecordGroup | Stop:
         head_bytes = bytes(self._window.peek(offset, metadata_log_format.HEAD_SIZE))
         head = metadata_log_format.decode_group_head(head_bytes, offset, self._window.size - offset)
         if not isinstance(head, metadata_log_format.GroupHead):
@@ -215,7 +215,7 @@ class _Scanner:
         rows = LedgerRecordTable()
         bad = rows.take(items)
         if bad is None:
-            return _Group(head, rows)
+            return _RecordGroup(head, rows)
         flaw = ledger_record_format.decode(items[bad])
         assert isinstance(flaw, Damaged), "the table did not take it"
         return Damaged(metadata_log_format.item_offset(head, items, bad), flaw.flaw, flaw.detail)
@@ -228,7 +228,7 @@ class _Scanner:
 
     def _is_written_at(self, place: int) -> bool:
         found = self._group_at(place)
-        return isinstance(found, _Group) or _is_contradiction(found, place)
+        return isinstance(found, _RecordGroup) or _is_contradiction(found, place)
 
 
 def _is_contradiction(found: Stop, place: int) -> bool:

@@ -98,7 +98,7 @@ class PointReader:
                 log.is_used = True
                 record = log.read((place & OFFSET) - LENGTH_WORD_SIZE, size)
         except OSError as error:
-            found_there: _Stored | Unreadable = _unreadable(place, str(error), error)
+            found_there: _LocatedRecord | Unreadable = _unreadable(place, str(error), error)
         else:
             entry = decode_crc32c(record, ledger_id, entry_id)
             if entry is not None:
@@ -142,7 +142,7 @@ class PointReader:
                 and checksum == crc32c(data[CRC32C_OVERHEAD:], crc32c(data[: entry_format.HEAD.size]))
             ):
                 return data
-        stored: _Stored | Missing | Unreadable = _Stored(record, None)
+        stored: _LocatedRecord | Missing | Unreadable = _LocatedRecord(record, None)
         if place is not None:
             stored = self._settled(ledger_id, entry_id, place, self._whole(place, record))
         return _verified_data(stored, ledger_id, entry_id, _PLAIN)
@@ -187,7 +187,7 @@ class PointReader:
         """Return the entry's fields before the digest, which is not verified."""
         return _head(self._stored(ledger_id, entry_id), ledger_id, entry_id)
 
-    def _stored(self, ledger_id: int, entry_id: int) -> _Stored | Missing | Unreadable:
+    def _stored(self, ledger_id: int, entry_id: int) -> _LocatedRecord | Missing | Unreadable:
         """Return the entry's record, unverified."""
         for table in self._slot.tables.both:
             entries = table.find(ledger_id)
@@ -195,7 +195,7 @@ class PointReader:
                 return stored
         return self._placed(ledger_id, entry_id)
 
-    def _placed(self, ledger_id: int, entry_id: int) -> _Stored | Missing | Unreadable:
+    def _placed(self, ledger_id: int, entry_id: int) -> _LocatedRecord | Missing | Unreadable:
         """Return the record of an entry that is in no table, unverified."""
         # Do not ask the index for an id that its keys cannot hold.
         place = self._cache.find(ledger_id, entry_id) if 0 <= entry_id <= ID_MAX else None
@@ -204,14 +204,14 @@ class PointReader:
         return self._settled(ledger_id, entry_id, place, self._at(place))
 
     def _settled(
-        self, ledger_id: int, entry_id: int, place: int, found: _Stored | Unreadable
-    ) -> _Stored | Missing | Unreadable:
+        self, ledger_id: int, entry_id: int, place: int, found: _LocatedRecord | Unreadable
+    ) -> _LocatedRecord | Missing | Unreadable:
         """Return what was found at a location, or at a later location of the entry if it has moved.
 
         A log may be removed between the look-up of a location and the read. So if the entry is not there, the
         index is asked again, until two look-ups return the same location.
         """
-        while not (isinstance(found, _Stored) and _is_of(found.record, ledger_id, entry_id)):
+        while not (isinstance(found, _LocatedRecord) and _is_of(found.record, ledger_id, entry_id)):
             # The index and not the cache, because the cache may still have the location that was just read.
             present = self._index.find(ledger_id, entry_id)
             if present == place:
@@ -221,7 +221,7 @@ class PointReader:
             place, found = present, self._at(present)
         return found
 
-    def _at(self, place: int) -> _Stored | Unreadable:
+    def _at(self, place: int) -> _LocatedRecord | Unreadable:
         """Return the record at a location, unverified."""
         try:
             record = self._logs.read(place, _FIRST_READ)
@@ -229,7 +229,7 @@ class PointReader:
             return _unreadable(place, str(error), error)
         return self._whole(place, record)
 
-    def _whole(self, place: int, record: bytes) -> _Stored | Unreadable:
+    def _whole(self, place: int, record: bytes) -> _LocatedRecord | Unreadable:
         """Return the record that begins with these bytes, cut where it ends or read again if it is longer."""
         size = _size(record)
         if size > len(record):
@@ -239,7 +239,7 @@ class PointReader:
                 return _unreadable(place, str(error), error)
         if not LENGTH_WORD_SIZE < size <= len(record):
             return _unreadable(place, "there is no record at its location")
-        return _Stored(record[:size], place)
+        return _LocatedRecord(record[:size], place)
 
     # ── the ends of ledgers ──────────────────────────────────────────────────────────────────────────
 
@@ -407,7 +407,7 @@ def _run_of_block(first: tuple[int, int], block: bytes, starts: Sequence[int]) -
     return found
 
 
-class _Stored(NamedTuple):
+class _LocatedRecord(NamedTuple):
     """A record as it was found, with its packed location; `None` if it was in memory."""
 
     record: bytes
@@ -419,18 +419,18 @@ def _is_of(record: bytes, ledger_id: int, entry_id: int) -> bool:
     return len(record) >= PREFIX.size and PREFIX.unpack_from(record)[1:] == (ledger_id, entry_id)
 
 
-def _in_table(entries: LedgerEntries, entry_id: int) -> _Stored | Missing | Unreadable:
+def _in_table(entries: LedgerEntries, entry_id: int) -> _LocatedRecord | Missing | Unreadable:
     try:
         record = entries.get(entry_id)
     except EntryUnreadable as error:  # because the entries after an opening may be in journals
         return Unreadable(error.reason, error.file, error.offset, error.__cause__)
-    return MISSING if record is None else _Stored(record, None)
+    return MISSING if record is None else _LocatedRecord(record, None)
 
 
 def _head(
-    stored: _Stored | Missing | Unreadable, ledger_id: int, entry_id: int
+    stored: _LocatedRecord | Missing | Unreadable, ledger_id: int, entry_id: int
 ) -> Head | Missing | Unreadable:
-    if not isinstance(stored, _Stored):
+    if not isinstance(stored, _LocatedRecord):
         return stored
     head = entry_format.decode_head(record_format.entry_bytes(stored.record))
     if isinstance(head, Damaged):
@@ -441,12 +441,12 @@ def _head(
 
 
 def _verified_data(
-    stored: _Stored | Missing | Unreadable, ledger_id: int, entry_id: int, digester: Digester | None
+    stored: _LocatedRecord | Missing | Unreadable, ledger_id: int, entry_id: int, digester: Digester | None
 ) -> bytes | Missing | Unreadable:
     head = _head(stored, ledger_id, entry_id)
     if not isinstance(head, entry_format.Head):
         return head
-    assert isinstance(stored, _Stored), "it has a head"
+    assert isinstance(stored, _LocatedRecord), "it has a head"
     data = record_format.entry_bytes(stored.record)
     if digester is not None and entry_format.check_digest(data, digester) is DigestCheck.MISMATCH:
         return _unreadable(stored.place, Flaw.DIGEST.value)
@@ -454,9 +454,9 @@ def _verified_data(
 
 
 def _decoded(
-    stored: _Stored | Missing | Unreadable, ledger_id: int, entry_id: int, digester: Digester
+    stored: _LocatedRecord | Missing | Unreadable, ledger_id: int, entry_id: int, digester: Digester
 ) -> Entry | Missing | Unreadable:
-    if not isinstance(stored, _Stored):
+    if not isinstance(stored, _LocatedRecord):
         return stored
     if digester.digest_type is _CRC32C:
         # The common case. Otherwise the code below finds out what is wrong.

@@ -224,7 +224,7 @@ def uninterrupted(act: Callable[[], T]) -> T:
     """
     if not runs_signal_handlers():
         return act()
-    call = _Call(act)
+    call = _ThreadCall(act)
     interruption: BaseException | None = None
     while not call.is_over:
         try:
@@ -243,7 +243,7 @@ def uninterrupted(act: Callable[[], T]) -> T:
     return call.results[0]
 
 
-class _Call(Generic[T]):
+class _ThreadCall(Generic[T]):
     """A call on its way in another thread."""
 
     def __init__(self, act: Callable[[], T]) -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from certificates import Authority
+from certificates import CertificateAuthority
 from jvm import BOOKKEEPER, MADE, OLDER, OLDER_CLIENT, classpath, exit_code_of, tool
 from zookeeper_processes import KillableServer, free_port, our_server, real_zookeeper, running
 
@@ -100,7 +100,7 @@ class Certificates(NamedTuple):
 
 
 def new_certificates() -> Certificates:
-    authority = Authority(MADE / "certificates")
+    authority = CertificateAuthority(MADE / "certificates")
     names = (("bookie", None), ("client", "0:writers"), ("stranger", "0:readers,writers"))
     return Certificates(*(authority.certificate(name, unit) for name, unit in names))
 

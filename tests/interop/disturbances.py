@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from fault_proxy import HOLD, NO_FAULTS, SILENCE, FaultProxy, Faults
+from fault_proxy import HOLD, NO_FAULTS, SILENCE, FaultProxy, ProxyFaults
 
 from storage.cluster.errors import MetadataUnavailable
 from storage.cluster.metadata.registration import (
@@ -113,7 +113,7 @@ class Target:
         finally:
             self.server.send(signal.SIGCONT)
 
-    async def use(self, faults: Faults, seconds: float) -> None:
+    async def use(self, faults: ProxyFaults, seconds: float) -> None:
         self.proxy.use(faults)
         try:
             await asyncio.sleep(seconds)
@@ -171,8 +171,8 @@ class Disturber:
             "pause": (3, lambda: target.pause(seconds)),
             "hold": (2, lambda: target.use(HOLD, seconds)),
             "silence": (2, lambda: target.use(SILENCE, seconds)),
-            "latency": (1, lambda: target.use(Faults(latency_s=0.05, jitter_s=0.2), seconds)),
-            "throttle": (1, lambda: target.use(Faults(bytes_per_s=50_000), seconds)),
+            "latency": (1, lambda: target.use(ProxyFaults(latency_s=0.05, jitter_s=0.2), seconds)),
+            "throttle": (1, lambda: target.use(ProxyFaults(bytes_per_s=50_000), seconds)),
             "cut to": (1, lambda: target.cut(dice.randrange(2000), None, seconds)),
             "cut from": (1, lambda: target.cut(None, dice.randrange(2000), seconds)),
             "reset": (2, target.reset),

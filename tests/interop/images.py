@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from compare import Allowance
 from crash_sim import record
 from our_store import StoreContent, log_ends, of_store
-from simulated_store import DELETED, REPLICA, Trouble, World, open_session
+from simulated_store import DELETED, REPLICA, SimulatedWorld, Trouble, open_session
 from store_promises import look
 
 from recovery.crashlab import KeepAll, LoseAll, RandomFate
@@ -51,7 +51,7 @@ class _ProcessEnded(BaseException):
     """The simulated process ended, and the store is not opened again."""
 
 
-class _EndsAtFirstCrash(World):
+class _EndsAtFirstCrash(SimulatedWorld):
     """Ends at the first crash."""
 
     def _crash(self) -> None:
@@ -93,7 +93,7 @@ def cut(seed: int) -> InteropImage:
 
 def history(seed: int) -> InteropImage:
     """Play crashes and openings as the seed decides."""
-    world = World(seed, Trouble.CRASHES)
+    world = SimulatedWorld(seed, Trouble.CRASHES)
     world.run(HISTORY_STEPS)
     world.disk.stop_before(_NEVER)
     return _closed(_image(world.disk, world.store, world.promises, world.shape.config), world.store)

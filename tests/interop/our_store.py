@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from observed import FoundRecord, LedgerAccess, ObservedLedger, ObservedLedgers, RecordPlace, Scans, sha256
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery import open_store
 from recovery.directory.layout import Layout
@@ -77,7 +77,7 @@ class StoreContent:
 
 def of_store(store: Store) -> StoreContent:
     """Return the content of an open store. Each entry is read by a call of its own."""
-    bookie, engine = store.bookie, Engine(store)
+    bookie, engine = store.bookie, StoreInternals(store)
     rows = {ledger_id: engine.row(ledger_id) for ledger_id in store.ledgers()}
     data = {
         (ledger_id, entry_id): bookie.read(ledger_id, entry_id)
@@ -93,7 +93,7 @@ def of_store(store: Store) -> StoreContent:
 
 def log_ends(store: Store) -> dict[int, int]:
     """Return the durable ends as of the last checkpoint. Works for a closed store too."""
-    return dict(Engine(store).index_state.log_ends)
+    return dict(StoreInternals(store).index_state.log_ends)
 
 
 def _ledger(entries: Mapping[int, str], row: LedgerRecord) -> ObservedLedger:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from fault_proxy import HOLD, NO_FAULTS, SILENCE, FaultProxy, Faults, fault_proxy
+from fault_proxy import HOLD, NO_FAULTS, SILENCE, FaultProxy, ProxyFaults, fault_proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -68,7 +68,7 @@ def _play(steps: Callable[[Echo, FaultProxy, Peer], Coroutine[Any, Any, None]]) 
 
 
 @pytest.mark.parametrize(("faults", "heard"), [(SILENCE, b"beforeheld"), (HOLD, b"before")])
-def test_held_bytes_arrive_when_the_fault_ends_and_not_before(faults: Faults, heard: bytes) -> None:
+def test_held_bytes_arrive_when_the_fault_ends_and_not_before(faults: ProxyFaults, heard: bytes) -> None:
     async def steps(echo: Echo, proxy: FaultProxy, peer: Peer) -> None:
         proxy.use(faults)
         answer = asyncio.create_task(peer.round_trip(b"held"))
@@ -88,7 +88,7 @@ def test_held_bytes_arrive_when_the_fault_ends_and_not_before(faults: Faults, he
 def test_a_latency_delays_each_direction_and_keeps_the_order() -> None:
     async def steps(_: Echo, proxy: FaultProxy, peer: Peer) -> None:
         loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
-        proxy.use(Faults(latency_s=0.03, jitter_s=0.02))
+        proxy.use(ProxyFaults(latency_s=0.03, jitter_s=0.02))
         data = bytes(range(256)) * 100
         assert await peer.round_trip(data) == data
         assert loop.time() - began >= 0.06
@@ -99,7 +99,7 @@ def test_a_latency_delays_each_direction_and_keeps_the_order() -> None:
 def test_a_throttled_connection_takes_the_time_of_its_bytes() -> None:
     async def steps(_: Echo, proxy: FaultProxy, peer: Peer) -> None:
         loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
-        proxy.use(Faults(bytes_per_s=1_000_000))
+        proxy.use(ProxyFaults(bytes_per_s=1_000_000))
         assert len(await peer.round_trip(bytes(50_000))) == 50_000
         assert loop.time() - began >= 0.05
 

@@ -13,7 +13,7 @@ from collecting_world import CollectingWorld
 from crash_sim import SimulationFigures, compaction, explore, history
 from file_index import FileIndex, FileIndexPlace
 from sampling import many
-from simulated_store import Trouble, World, open_session, world_shape
+from simulated_store import SimulatedWorld, Trouble, open_session, world_shape
 from store_internals import WRITE_PIECE, without_a_sync
 from store_promises import ObservedStore, StorePromises, look
 from truncating_world import TruncatingWorld
@@ -107,7 +107,7 @@ def indexed_logs(disk: SimulatedDisk) -> Collection[int]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_sixty_crashes_without_an_add_leave_two_journals_more_at_most(seed: int) -> None:
-    world, dice = World(seed, Trouble.REOPENINGS), Random(seed)
+    world, dice = SimulatedWorld(seed, Trouble.REOPENINGS), Random(seed)
     world.play(60)
     disk, config = world.disk, world.shape.config
     before = kinds(disk)

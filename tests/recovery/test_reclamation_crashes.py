@@ -16,7 +16,7 @@ from journal_builder import BookieJournal
 from sampling import every
 from simulated_directories import SimulatedDirectories, entries
 from stepped_store import LEDGERS, SMALL, Site, payloads
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.crashlab import LoseAll, Verb
 from recovery.directory.layout import Layout
@@ -81,7 +81,7 @@ class Scene:
         assert store.ledgers() == sorted(self.expected)
         for ledger_id, expected in self.expected.items():
             assert payloads(store, ledger_id) == expected, ledger_id
-        state = Engine(store).index_state
+        state = StoreInternals(store).index_state
         assert state.is_whole
         names = {f"{one:x}.log" for one in state.log_ends}
         assert names <= set(self.site.names(LEDGERS, ".log"))
@@ -131,23 +131,23 @@ def deleted(scene: Scene, store: Store) -> Store:
 
 
 def victims(store: Store) -> list[int]:
-    return Engine(store).log_ids[:-1]
+    return StoreInternals(store).log_ids[:-1]
 
 
 def move(store: Store) -> None:
     for log_id in victims(store):
-        moved = Engine(store).move(log_id)
+        moved = StoreInternals(store).move(log_id)
         assert (moved.why_kept, moved.error) == (None, None)
 
 
 def remove(store: Store) -> None:
-    removed = Engine(store).remove(*victims(store))
+    removed = StoreInternals(store).remove(*victims(store))
     assert removed.logs_removed
     assert removed.error is None
 
 
 def purge(store: Store) -> None:
-    assert Engine(store).purge_tombstones().tombstones_purged
+    assert StoreInternals(store).purge_tombstones().tombstones_purged
 
 
 def with_moved() -> tuple[Scene, Store]:
@@ -229,7 +229,7 @@ def collected(scene: Scene, store: Store) -> None:
     """Collect everything after the crash, lose the index, and check again."""
     scene.site.checkpoint(store)
     move(store)
-    Engine(store).remove(*victims(store))
+    StoreInternals(store).remove(*victims(store))
     scene.check(store)
     scene.site.disk.power_cut(LoseAll())
     scene.site.remove(INDEX)
@@ -243,10 +243,10 @@ def test_between_log_and_index_of_a_slice_the_copies_are_bytes_that_nothing_name
     scene_of: SceneOf, is_lost: bool, crash: Crash
 ) -> None:
     scene, store = scene_of()
-    known = Engine(store).index_state
+    known = StoreInternals(store).index_state
     at = before(scene, move, store, Verb.CREATE, "index.draft")
     store = reopened(at, crash, is_lost)
-    assert Engine(store).index_state.log_ends.keys() == known.log_ends.keys()
+    assert StoreInternals(store).index_state.log_ends.keys() == known.log_ends.keys()
     collected(at, store)
 
 
@@ -266,11 +266,11 @@ def test_between_index_and_mark_of_a_slice_a_lost_index_means_that_nothing_was_m
     scene_of: SceneOf, crash: Crash
 ) -> None:
     scene, store = scene_of()
-    known = Engine(store).index_state
+    known = StoreInternals(store).index_state
     at = before(scene, move, store, Verb.CREATE, "lastMark.draft", after="index.draft")
     store = reopened(at, crash, is_lost=True)
-    assert Engine(store).index_state.generation == known.generation
-    assert Engine(store).index_state.log_ends.keys() == known.log_ends.keys()
+    assert StoreInternals(store).index_state.generation == known.generation
+    assert StoreInternals(store).index_state.log_ends.keys() == known.log_ends.keys()
     collected(at, store)
 
 
@@ -280,10 +280,10 @@ def test_between_lineage_and_index_of_a_removal_the_victim_is_still_committed(
     scene_of: SceneOf, crash: Crash
 ) -> None:
     scene, store = scene_of()
-    known = Engine(store).index_state
+    known = StoreInternals(store).index_state
     at = before(scene, remove, store, Verb.CREATE, "index.draft", after="lineage.draft")
     store = reopened(at, crash, is_lost=False)
-    assert Engine(store).index_state.log_ends == known.log_ends
+    assert StoreInternals(store).index_state.log_ends == known.log_ends
     remove(store)
     collected(at, store)
 
@@ -295,9 +295,9 @@ def test_between_lineage_and_index_of_a_removal_the_victim_is_an_orphan_if_the_i
 ) -> None:
     scene, store = scene_of()
     at = before(scene, remove, store, Verb.CREATE, "index.draft", after="lineage.draft")
-    dead = Engine(store).index_state.gone
+    dead = StoreInternals(store).index_state.gone
     store = reopened(at, crash, is_lost=True)
-    assert Engine(store).index_state.log_ends.keys().isdisjoint(dead)
+    assert StoreInternals(store).index_state.log_ends.keys().isdisjoint(dead)
     assert {f"{one:x}.log" for one in dead} <= set(store.opened.removed)
     collected(at, store)
 
@@ -311,10 +311,10 @@ def test_between_index_and_unlink_of_a_removal_the_victim_is_gone(
     for verb, name in ((Verb.CREATE, "lastMark.draft"), (Verb.REMOVE, "0.log")):
         scene, store = scene_of()
         at = before(scene, remove, store, verb, name, after="index.draft")
-        dead = Engine(store).index_state.gone
+        dead = StoreInternals(store).index_state.gone
         store = reopened(at, crash, is_lost)
         assert {f"{one:x}.log" for one in dead} <= set(store.opened.removed)
-        assert Engine(store).index_state.gone == dead
+        assert StoreInternals(store).index_state.gone == dead
         collected(at, store)
 
 
@@ -323,11 +323,11 @@ def test_between_index_and_unlink_of_a_removal_the_victim_is_gone(
 def test_a_victim_that_a_power_cut_brings_back_is_removed_again(scene_of: SceneOf, is_lost: bool) -> None:
     scene, store = scene_of()
     at = before(scene, remove, store, Verb.SYNC_DIRECTORY, "current", after="0.log")
-    dead = Engine(store).index_state.gone
+    dead = StoreInternals(store).index_state.gone
     assert {f"{one:x}.log" for one in dead}.isdisjoint(at.site.names(LEDGERS))
     store = reopened(at, CRASHES["power cut"], is_lost)
     assert {f"{one:x}.log" for one in dead} <= set(store.opened.removed)
-    assert Engine(store).index_state.gone == dead
+    assert StoreInternals(store).index_state.gone == dead
     collected(at, store)
 
 
@@ -349,7 +349,7 @@ def test_between_rows_and_index_of_a_purge_the_tombstone_is_gone_if_the_index_is
     scene, store = with_removed()
     at = before(scene, purge, store, Verb.CREATE, "index.draft", after="ledgers.rows.draft")
     store = reopened(at, crash, is_lost=True)
-    assert Engine(store).purge_tombstones().tombstones_purged == 0
+    assert StoreInternals(store).purge_tombstones().tombstones_purged == 0
     collected(at, store)
 
 
@@ -357,7 +357,7 @@ def test_between_rows_and_index_of_a_purge_the_tombstone_is_gone_if_the_index_is
 def test_a_handover_after_a_crash_in_a_removal_leaves_a_bookie_no_removed_log(scene_of: SceneOf) -> None:
     scene, store = scene_of()
     at = before(scene, remove, store, Verb.REMOVE, "0.log", after="index.draft")
-    dead = Engine(store).index_state.gone
+    dead = StoreInternals(store).index_state.gone
     at.site.disk.kill()
     layout = Layout(at.site.disk.root())
     platform = Platform(at.site.workers.new_worker, new_id=lambda: "5" * 32, clock=lambda: 0.0)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from bookie_clients import Client, flipped
+from bookie_clients import AddingClient, flipped
 from stepped_store import LEDGERS, SMALL, Site
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.crashlab import Lasting, Refused, Verb, When
 from storage.entry import format as entry_format
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-WRITER = Client()
+WRITER = AddingClient()
 ALL_TYPES = pytest.mark.parametrize("digest_type", DigestType)
 BLOCK = b"x" * (50 << 10)
 NO_ROOM = Refused(When(verb=Verb.ZERO_FILL, lasting=Lasting.UNTIL_MENDED), errno.ENOSPC)
@@ -88,7 +88,7 @@ def opened() -> tuple[Site, Store, Bookie]:
     return site, store, store.bookie
 
 
-def add(bookie: Bookie, writer: Client, *entry_ids: int) -> None:
+def add(bookie: Bookie, writer: AddingClient, *entry_ids: int) -> None:
     for entry_id in entry_ids:
         bookie.add(writer.entry(entry_id), writer.key)
 
@@ -101,7 +101,7 @@ def test_an_entry_is_read_as_the_bytes_that_its_writer_sent(
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     texts = [b"first", b"x" * 5000, b"y"]
     sent = [writer.entry(entry_id, text) for entry_id, text in enumerate(texts)]
     for data in sent:
@@ -114,7 +114,7 @@ def test_an_entry_is_read_as_the_bytes_that_its_writer_sent(
 @ALL_TYPES
 def test_a_ledger_s_owner_reads_entries_added_through_the_bookie(digest_type: DigestType) -> None:
     site, _, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     add(bookie, writer, 0, 1)
     ledger = site.after_power_cut().ledger(7, password=writer.password)
     assert (ledger.digest_type, list(ledger.payloads())) == (digest_type, [b"%8d" % 0, b"%8d" % 1])
@@ -209,12 +209,12 @@ def test_a_key_of_any_length_is_a_key(later: Callable[[Site, Store], Store]) -> 
     site, store, bookie = opened()
     keys = (b"k", b"\0k\0", b"k" * 1024)
     for ledger_id, key in enumerate(keys):
-        bookie.add(Client(ledger_id).entry(0), key)
+        bookie.add(AddingClient(ledger_id).entry(0), key)
     bookie = later(site, store).bookie
     for ledger_id, key in enumerate(keys):
-        bookie.add(Client(ledger_id).entry(1), key)
+        bookie.add(AddingClient(ledger_id).entry(1), key)
         with pytest.raises(Unauthorized):
-            bookie.add(Client(ledger_id).entry(1), key[:-1] + b"!")
+            bookie.add(AddingClient(ledger_id).entry(1), key[:-1] + b"!")
 
 
 # ── digests on the way in ────────────────────────────────────────────────────────────────────────────────
@@ -225,7 +225,7 @@ def test_a_key_of_any_length_is_a_key(later: Callable[[Site, Store], Store]) -> 
 @pytest.mark.parametrize("verb", ["add", "recover", "submit", "defer"])
 def test_an_entry_that_was_damaged_in_transit_is_refused(digest_type: DigestType, at: int, verb: str) -> None:
     site, _, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     add(bookie, writer, 0)
     for _ in range(2):
         with pytest.raises(DigestMismatch) as caught:
@@ -238,7 +238,7 @@ def test_an_entry_that_was_damaged_in_transit_is_refused(digest_type: DigestType
 @pytest.mark.parametrize("digest_type", [DigestType.CRC32C, DigestType.CRC32])
 def test_the_first_entry_of_a_ledger_is_verified_by_its_own_digest_type(digest_type: DigestType) -> None:
     _, store, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     with pytest.raises(DigestMismatch):
         bookie.add(flipped(writer.entry(0)), writer.key)
     assert store.ledgers() == []
@@ -251,7 +251,7 @@ def test_a_crc_is_recognized_from_an_entry_in_the_middle(
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     add(bookie, writer, 5)
     store = later(site, store)
     assert store.ledger(7).digest_type is digest_type
@@ -264,7 +264,7 @@ def test_a_bookie_returns_entries_that_it_cannot_verify(
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     sent = [writer.entry(0), flipped(writer.entry(1))]
     for data in sent:
         bookie.add(data, writer.key)
@@ -278,7 +278,7 @@ def test_entries_of_an_unknown_digest_type_are_returned_as_bytes(
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     add(bookie, writer, 5, 6)
     store = later(site, store)
     assert [store.bookie.read(7, entry_id) for entry_id in (5, 6)] == [writer.entry(5), writer.entry(6)]
@@ -296,7 +296,7 @@ def test_metadata_before_the_first_entry_does_not_decide_its_digest_type(
 ) -> None:
     # A recovery fences all bookies of a ledger, also those without entries of it, and then copies entries.
     site, store, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     if said == "a fence":
         assert bookie.fence(7, writer.key) is None
     else:
@@ -313,7 +313,7 @@ def test_metadata_before_the_first_entry_does_not_decide_its_digest_type(
 
 def test_a_damaged_entry_is_unreadable_if_its_digest_is_verified() -> None:
     site, store, bookie = opened()
-    others = Client(8, DigestType.DUMMY)
+    others = AddingClient(8, DigestType.DUMMY)
     add(bookie, WRITER, 0)
     add(bookie, others, 0)
     site.checkpoint(store)
@@ -384,7 +384,7 @@ def test_a_run_ends_before_a_gap_and_before_truncated_entries() -> None:
         site.checkpoint(store)
     bookie.truncate(7, 5)
     assert [len(bookie.read_run(7, first, 100, MUCH)) for first in (0, 4, 5, 15)] == [0, 0, 5, 10]
-    add(bookie, Client(8), *range(10))
+    add(bookie, AddingClient(8), *range(10))
     bookie.truncate(8, 5)
     assert [len(bookie.read_run(8, first, 100, MUCH)) for first in (0, 4, 5)] == [0, 0, 5]
     bookie.delete(7)
@@ -407,7 +407,7 @@ def test_a_run_ends_before_a_damaged_entry() -> None:
 @pytest.mark.parametrize("digest_type", [DigestType.MAC, DigestType.DUMMY, DigestType.CRC32])
 def test_entries_with_another_digest_are_read_one_by_one(digest_type: DigestType) -> None:
     _, _, bookie = opened()
-    add(bookie, Client(digest_type=digest_type), *range(10))
+    add(bookie, AddingClient(digest_type=digest_type), *range(10))
     assert bookie.read_run(7, 0, 10, MUCH) == []
 
 
@@ -473,7 +473,7 @@ def test_a_deferred_entry_that_was_forced_is_not_lost_and_one_that_was_not_may_b
 def test_a_force_covers_deferred_adds_of_all_threads_and_so_does_any_add() -> None:
     site, _, bookie = opened()
     bookie.defer(WRITER.entry(0), WRITER.key)
-    add(bookie, Client(8), 0)
+    add(bookie, AddingClient(8), 0)
     done = syncs(site)
     bookie.force(7)
     assert syncs(site) == done
@@ -515,7 +515,7 @@ def test_a_deferred_entry_that_was_lost_to_a_full_disk_makes_the_force_fail() ->
     bookie.defer(WRITER.entry(taken, BLOCK), WRITER.key)
     site.workers.elapse()
     site.disk.mend()
-    add(bookie, Client(8), 0)
+    add(bookie, AddingClient(8), 0)
     bookie.force(8)
     with pytest.raises(DiskFull):
         bookie.force(7)
@@ -628,7 +628,7 @@ def test_a_fence_is_not_visible_before_it_is_durable() -> None:
             with pytest.raises(NoSuchLedger):
                 bookie.read(7, 0)
 
-    add(bookie, Client(8), 0)
+    add(bookie, AddingClient(8), 0)
     begun = len(site.disk.trace)
     site.disk.watch(look)
     bookie.fence(7, WRITER.key)
@@ -705,7 +705,7 @@ def test_a_confirmation_comes_back_as_the_packet_that_came(
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     add(bookie, writer, 0)
     bookie.set_explicit_lac(7, writer.packet(5), writer.key)
     packet = later(site, store).bookie.explicit_lac(7)
@@ -723,7 +723,13 @@ def test_a_fenced_ledger_is_still_confirmed() -> None:
 
 @pytest.mark.parametrize(
     "packet",
-    [b"", WRITER.packet(3)[:15], Client(8).packet(3), flipped(WRITER.packet(3)), WRITER.packet(3) + b"x"],
+    [
+        b"",
+        WRITER.packet(3)[:15],
+        AddingClient(8).packet(3),
+        flipped(WRITER.packet(3)),
+        WRITER.packet(3) + b"x",
+    ],
     ids=["empty", "short", "another ledger's", "damaged", "too long"],
 )
 def test_bytes_that_are_no_packet_are_refused(packet: bytes) -> None:
@@ -756,9 +762,9 @@ def test_ids_are_returned_as_ranges_wherever_the_entries_are() -> None:
     add(bookie, WRITER, 0, 1, 5, 9)
     site.checkpoint(store)
     add(bookie, WRITER, 2, 6, 9)
-    Engine(store).freeze()
+    StoreInternals(store).freeze()
     add(bookie, WRITER, 4, 7, 20, 21)
-    assert Engine(store).frozen_table is not None
+    assert StoreInternals(store).frozen_table is not None
     assert bookie.entry_ids(7) == [range(3), range(4, 8), range(9, 10), range(20, 22)]
     site.workers.run()
     assert bookie.entry_ids(7) == [range(3), range(4, 8), range(9, 10), range(20, 22)]
@@ -778,7 +784,7 @@ class Waiting:
         self._bookie = store.bookie
         self._beyond = beyond
         self._thread = threading.Thread(target=self._wait, daemon=True)
-        with Engine(store).looks_watched(self._looked.set):
+        with StoreInternals(store).looks_watched(self._looked.set):
             self._thread.start()
             assert self._looked.wait(60)
 
@@ -1070,11 +1076,11 @@ def test_an_add_that_was_checked_before_its_ledger_was_deleted_makes_a_ledger_of
     digest_type: DigestType, later: Callable[[Site, Store], Store]
 ) -> None:
     site, store, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     add(bookie, writer, 0)
     work = bookie.pending_entry(writer.entry(1), writer.key, Purpose.WRITING)
     bookie.delete(7)
-    Engine(store).go_through(work)
+    StoreInternals(store).go_through(work)
     store = later(site, store)
     assert store.bookie.read(7, 1) == writer.entry(1)
 
@@ -1088,7 +1094,7 @@ def test_another_ledger_of_the_same_id_has_its_own_key_and_digest(
     bookie.fence(7, WRITER.key)
     bookie.set_explicit_lac(7, WRITER.packet(2), WRITER.key)
     bookie.delete(7)
-    another = Client(digest_type=digest_type, password=b"another")
+    another = AddingClient(digest_type=digest_type, password=b"another")
     add(bookie, another, 0)
     store = later(site, store)
     bookie = store.bookie

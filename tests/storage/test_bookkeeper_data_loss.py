@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sampling import every
 from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
-from store_internals import Engine, confirm
+from store_internals import StoreInternals, confirm
 
 from recovery.crashlab import FailedSync, Lasting, Refused, ShortWrite, Verb, When
 from storage.disk import filenames
@@ -291,7 +291,7 @@ def test_f6_f7_a_log_with_a_damaged_length_is_not_removed(number: int) -> None:
     site, store = with_a_dead_ledger()
     damage_length(site, b"entry %d." % number)
     store = site.after_kill()
-    moved, removed = Engine(store).move(0), Engine(store).remove(0)
+    moved, removed = StoreInternals(store).move(0), StoreInternals(store).remove(0)
     assert moved.why_kept is not None
     assert removed.logs_removed == ()
     assert [one.log_id for one in removed.why_kept] == [0]
@@ -323,9 +323,9 @@ def test_f8_a_compaction_that_was_interrupted_is_complete_after_a_restart_for_an
     store = site.after_kill()
     store.ledger(3).append(b"later")
     site.checkpoint(store)
-    Engine(store).move(log_id)
+    StoreInternals(store).move(log_id)
     store = site.after_power_cut()
-    Engine(store).remove(log_id)
+    StoreInternals(store).remove(log_id)
     store = site.after_power_cut()
     assert f"{log_id:x}.log" not in site.names(LEDGERS)
     assert site.names(LEDGERS, ".compacted") == []
@@ -343,8 +343,8 @@ def test_f21_compaction_of_an_older_log_does_not_bring_an_obsolete_copy_back(ind
     entry = store.ledger(1).read(0)
     store.add(replace(entry, payload=b"again"))
     site.checkpoint(store)
-    assert Engine(store).move(0).entries_moved == 1
-    assert Engine(store).remove(0).logs_removed == (0,)
+    assert StoreInternals(store).move(0).entries_moved == 1
+    assert StoreInternals(store).remove(0).logs_removed == (0,)
     store = site.after_power_cut()
     if index == "lost":
         site.disk.kill()
@@ -364,7 +364,7 @@ def site_with_groups() -> tuple[Site, list[bytes]]:
     store = site.open()
     texts = [b"entry %d " % number * 20 for number in range(3)]
     append(store.ledger(1), *texts)
-    Engine(store).seal()
+    StoreInternals(store).seal()
     return site, texts
 
 
@@ -702,7 +702,7 @@ def test_f16_the_last_journal_is_missed_when_it_is_gone() -> None:
     store = site.open()
     append(store.ledger(1), *[b"x" * (60 << 10)] * 4)
     # The mark is before the newest journal, and its trailer names that journal.
-    Engine(store).freeze()
+    StoreInternals(store).freeze()
     append(store.ledger(1), *[b"y" * (60 << 10)] * 3)
     site.workers.run()
     newest = journal_of(site)

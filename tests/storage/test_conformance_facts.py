@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from bookie_clients import Client
+from bookie_clients import AddingClient
 from file_index import FileIndexPlace
 from stepped_store import JOURNAL, LEDGERS, SMALL, Site
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.crashlab import FailedSync, Lasting, Refused, Verb, When
 from recovery.directory.layout import Layout
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from storage.entry.position import JournalPosition
     from storage.store import Store
 
-WRITER = Client()
+WRITER = AddingClient()
 WRONG = master_key(b"wrong")
 ORIGIN_START = 20
 """The range of an entry log's header that is zero in a bookie's log."""
@@ -51,7 +51,7 @@ def opened() -> tuple[Site, Store, Bookie]:
     return site, store, store.bookie
 
 
-def add(bookie: Bookie, writer: Client, *entry_ids: int) -> None:
+def add(bookie: Bookie, writer: AddingClient, *entry_ids: int) -> None:
     for entry_id in entry_ids:
         bookie.add(writer.entry(entry_id), writer.key)
 
@@ -63,7 +63,7 @@ def syncs(site: Site) -> int:
 
 def next_mark(store: Store) -> JournalPosition:
     """Return the position that a mark written now would have."""
-    return Engine(store).covered_until
+    return StoreInternals(store).covered_until
 
 
 def with_rebuilt_index(site: Site) -> Store:
@@ -148,7 +148,7 @@ def test_j27_a_deferred_ledger_that_was_never_closed_is_recovered_up_to_what_was
 @pytest.mark.parametrize("digest_type", DigestType)
 def test_j29_an_explicit_confirmation_is_replayed_and_its_packet_verifies(digest_type: DigestType) -> None:
     site, _, bookie = opened()
-    writer = Client(digest_type=digest_type)
+    writer = AddingClient(digest_type=digest_type)
     add(bookie, writer, *range(10))
     bookie.set_explicit_lac(7, writer.packet(8), writer.key)
     for _ in range(2):
@@ -221,7 +221,7 @@ def test_d46_the_new_location_of_an_entry_replaces_the_old_one() -> None:
     site, store, bookie = opened()
     add(bookie, WRITER, 0, 1, 2)
     site.checkpoint(store)
-    index = Engine(store).index
+    index = StoreInternals(store).index
     old = index.find(7, 1)
     assert old is not None
     bookie.add(WRITER.entry(1, b"rewritten"), WRITER.key)
@@ -233,7 +233,7 @@ def test_d46_the_new_location_of_an_entry_replaces_the_old_one() -> None:
     with index.change() as change:
         change.put(7, [1], [old])
         change.commit(None)
-    Engine(store).forget_places(7)
+    StoreInternals(store).forget_places(7)
     for _ in range(2):
         assert [bookie.read(7, entry_id) for entry_id in range(3)] == [WRITER.entry(one) for one in range(3)]
         bookie = site.after_power_cut().bookie
@@ -246,7 +246,7 @@ def test_d49_a_recreated_ledger_has_its_own_entries_and_none_of_the_deleted_one(
     if checkpoints in ("between", "both"):
         site.checkpoint(store)
     bookie.delete(7)
-    another = Client(password=b"another")
+    another = AddingClient(password=b"another")
     bookie.add(another.entry(1, b"of another life"), another.key)
     if checkpoints in ("behind", "both"):
         site.checkpoint(store)
@@ -298,7 +298,7 @@ def test_d55_a_delete_keeps_the_neighbouring_ledgers_and_later_entries(
     checkpoints: bool,
 ) -> None:
     site, store, bookie = opened()
-    around = [Client(ledger_id) for ledger_id in (6, 8, (7 << 32) + 7, 0)]
+    around = [AddingClient(ledger_id) for ledger_id in (6, 8, (7 << 32) + 7, 0)]
     for writer in (*around, WRITER):
         add(bookie, writer, *range(5))
     if checkpoints:
@@ -323,7 +323,7 @@ def test_d55_a_delete_keeps_the_neighbouring_ledgers_and_later_entries(
 
 def test_r75_after_a_rebuild_of_the_index_everything_is_unchanged() -> None:
     site, store, bookie = opened()
-    writers = [Client(number, list(DigestType)[number % 4], b"%d" % number) for number in range(8)]
+    writers = [AddingClient(number, list(DigestType)[number % 4], b"%d" % number) for number in range(8)]
     for writer in writers:
         add(bookie, writer, 0, 1, 5)
     for writer in writers[::2]:
@@ -366,7 +366,7 @@ def as_a_bookie_leaves_it(site: Site) -> None:
 
 def test_r76_a_rebuild_finds_fences_in_logs_and_journals_and_ledgers_without_a_key_are_unproven() -> None:
     site, store, bookie = opened()
-    fenced, free, unproven = Client(1), Client(2), Client(3)
+    fenced, free, unproven = AddingClient(1), AddingClient(2), AddingClient(3)
     add(bookie, unproven, 0)
     site.checkpoint(store)
     store = site.after_kill()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from stepped_store import LEDGERS, SMALL, Site, payloads
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.crashlab import Refused, Verb, When
 from storage.entry.position import EntryLocation
@@ -54,7 +54,7 @@ class Written:
         # The last log of a run is never collected.
         self.store.ledger(9).append(b"last")
         self.site.checkpoint(self.store)
-        self.sealed = Engine(self.store).log_ids[:-1]
+        self.sealed = StoreInternals(self.store).log_ids[:-1]
 
     @staticmethod
     def payload(ledger_id: int) -> bytes:
@@ -71,7 +71,7 @@ class Written:
 
     def collect(self, prepare: Callable[[Collector], None] = lambda _: None) -> CollectionReport:
         config = replace(CONFIG, **self.settings)
-        collector = Engine(self.store).new_collector(config, Room(), lambda: 0.0, lambda: DAY)
+        collector = StoreInternals(self.store).new_collector(config, Room(), lambda: 0.0, lambda: DAY)
         prepare(collector)
         collector.request()
         while collector.step() == AT_ONCE or collector.is_collecting:
@@ -81,7 +81,7 @@ class Written:
 
     @property
     def logs(self) -> list[int]:
-        return Engine(self.store).log_ids
+        return StoreInternals(self.store).log_ids
 
     def check(self, *ledger_ids: int) -> None:
         assert self.store.ledgers() == [*ledger_ids, 9]
@@ -120,7 +120,7 @@ def test_c65_after_a_restart_entries_are_read_from_the_new_log() -> None:
     this.collect()
     this.reopen()
     this.check(4)
-    for _, packed in Engine(this.store).index.locations(4, 0, 1000):
+    for _, packed in StoreInternals(this.store).index.locations(4, 0, 1000):
         assert EntryLocation.unpack(packed).log_id not in this.sealed
 
 
@@ -128,7 +128,7 @@ def test_c66_the_index_is_never_changed_before_the_copies_are_durable() -> None:
     this = Written()
     this.delete(1, 2, 3)
     before = len(this.site.disk.trace)
-    Engine(this.store).move(this.sealed[0])
+    StoreInternals(this.store).move(this.sealed[0])
     done = [
         (one.verb, one.path.rpartition("/")[2].removesuffix(".draft"))
         for one in this.site.disk.trace[before:]
@@ -147,7 +147,7 @@ def test_c67_on_a_full_disk_and_while_it_is_suspended_nothing_is_compacted_or_lo
     this = Written()
     this.delete(1, 2, 3)
     this.site.disk.plant(Refused(When(verb=Verb.WRITE, name="*.log*"), errno.ENOSPC))
-    moved = Engine(this.store).move(this.sealed[0])
+    moved = StoreInternals(this.store).move(this.sealed[0])
     assert moved.error is not None
     assert moved.entries_moved == 0
     this.check(4)
@@ -165,7 +165,7 @@ def test_c68_a_crash_before_the_index_has_the_new_places_leaves_the_victim_and_n
     logs = this.site.names(LEDGERS, ".log")
     this.site.disk.plant(Refused(When(verb=Verb.CREATE, name="index.draft"), errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
-        Engine(this.store).move(this.sealed[0])
+        StoreInternals(this.store).move(this.sealed[0])
     this.store = this.site.after_power_cut()
     this.check(4)
     assert set(logs) <= set(this.site.names(LEDGERS, ".log"))
@@ -178,23 +178,23 @@ def test_c68_a_crash_before_the_index_has_the_new_places_leaves_the_victim_and_n
 def test_c69_a_copy_that_fails_leaves_the_victim_and_duplicates_nothing(verb: Verb) -> None:
     this = Written()
     this.delete(1, 2, 3)
-    before = Engine(this.store).index.count(4)
+    before = StoreInternals(this.store).index.count(4)
     this.site.disk.plant(Refused(When(verb=verb, name="*.log*"), errno.EIO))
-    assert Engine(this.store).move(this.sealed[0]).error is not None
+    assert StoreInternals(this.store).move(this.sealed[0]).error is not None
     assert this.sealed[0] in this.logs
-    assert Engine(this.store).index.count(4) == before
+    assert StoreInternals(this.store).index.count(4) == before
     this.check(4)
     this.site.disk.mend()
     this.collect()
     assert set(this.sealed).isdisjoint(this.logs)
-    assert Engine(this.store).index.count(4) == before
+    assert StoreInternals(this.store).index.count(4) == before
     this.check(4)
 
 
 def test_c70_a_store_that_is_closed_ends_a_collection_that_is_under_way() -> None:
     this = Written()
     this.delete(1, 2, 3)
-    verb = Engine(this.store).compactor.move(this.sealed[0])
+    verb = StoreInternals(this.store).compactor.move(this.sealed[0])
     next(verb)
     this.store.close()
     this.store = this.site.open()
@@ -210,10 +210,10 @@ def test_c71_only_logs_with_nothing_else_disappear_and_never_the_log_in_use() ->
         for ledger_id in ledger_ids:
             store.ledger(ledger_id).append_many([bytes(1000)] * 50)
         site.checkpoint(store)
-    logs = Engine(store).log_ids
+    logs = StoreInternals(store).log_ids
     store.ledger(1).delete()
     site.checkpoint(store)
-    removed = Engine(store).remove(*logs)
+    removed = StoreInternals(store).remove(*logs)
     why = {one.log_id: one.because for one in removed.why_kept}
     assert removed.logs_removed
     assert why[logs[-1]] is KeptBecause.LAST

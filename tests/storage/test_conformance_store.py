@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from memory_files import MemoryFile
 from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from recovery import open_store
 from recovery.crashlab import FailedSync, Lasting, Refused, Verb, When
@@ -73,21 +73,21 @@ def test_j14_nothing_is_answered_or_readable_before_its_sync_and_the_mark_stays(
     store = site.open()
     ledger = store.ledger(1)
     ledger.append(b"first")
-    covered = Engine(store).covered_until
+    covered = StoreInternals(store).covered_until
     future = ledger.submit(b"second")
     assert (future.done(), ledger.last_entry_id) == (False, 0)
     seen_at_sync: list[tuple[bool, int | None, JournalPosition]] = []
 
     def look(operation: Operation) -> None:
         if operation.verb is Verb.SYNC:
-            seen_at_sync.append((future.done(), ledger.last_entry_id, Engine(store).covered_until))
+            seen_at_sync.append((future.done(), ledger.last_entry_id, StoreInternals(store).covered_until))
             assert_missing(ledger, 1)
 
     site.disk.watch(look)
     site.workers.elapse()
     assert seen_at_sync == [(False, 0, covered)]
     assert (future.result(0), ledger.last_entry_id) == (1, 1)
-    assert Engine(store).covered_until > covered
+    assert StoreInternals(store).covered_until > covered
 
 
 def test_j17_submitted_and_appended_entries_are_all_answered_in_their_order_after_a_sync() -> None:
@@ -107,10 +107,10 @@ def test_j18_with_nothing_else_to_do_an_add_is_answered_after_a_sync_of_its_own(
     store = site.open()
     store.ledger(1).append(b"first")
     done = len(site.disk.trace)
-    covered = Engine(store).covered_until
+    covered = StoreInternals(store).covered_until
     store.ledger(1).append(b"alone")
     assert [operation.verb for operation in site.disk.trace[done:]] == [Verb.WRITE, Verb.SYNC]
-    assert Engine(store).covered_until > covered
+    assert StoreInternals(store).covered_until > covered
 
 
 def test_j22_memory_for_adds_is_bounded_and_every_add_is_answered() -> None:
@@ -120,18 +120,18 @@ def test_j22_memory_for_adds_is_bounded_and_every_add_is_answered() -> None:
     for text in texts:
         store.ledger(1).append(text)
         site.workers.run()
-        assert sum(Engine(store).table_sizes) < 70 * KIB
+        assert sum(StoreInternals(store).table_sizes) < 70 * KIB
     assert payloads(site.after_power_cut(), 1) == texts
 
 
 def test_j22_adds_that_wait_for_a_commit_are_bounded() -> None:
     site = Site(replace(SMALL, memtable_size_max=100 * KIB, group_size_max=64 * KIB))
     store = site.open()
-    setattr(*Engine(store).at(Call.FLUSH), lambda: None)  # no thread leads a turn
+    setattr(*StoreInternals(store).at(EngineCall.FLUSH), lambda: None)  # no thread leads a turn
     for _ in range(100):
         with suppress(Overloaded):
             store.ledger(1).submit(b"x" * (10 * KIB))
-    assert 100 * KIB <= Engine(store).waiting_size < 120 * KIB
+    assert 100 * KIB <= StoreInternals(store).waiting_size < 120 * KIB
 
 
 def test_j26_the_smallest_groups_under_many_writers_are_all_answered(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_d47_the_second_of_two_entries_with_one_id_counts(checkpoints: str) -> N
         site.checkpoint(store)
         assert payloads(store, 1) == [b"first"]
     elif checkpoints == "begun between":
-        Engine(store).freeze()
+        StoreInternals(store).freeze()
     store.add(entry(0, b"second"))
     if checkpoints in ("behind", "both"):
         site.checkpoint(store)
@@ -383,11 +383,11 @@ def test_d51_an_entry_is_found_in_the_table_the_frozen_table_the_index_and_the_c
         stages.append(stage)
 
     look("active")
-    Engine(store).freeze()
-    assert Engine(store).active_table.get(1, 3) is None
+    StoreInternals(store).freeze()
+    assert StoreInternals(store).active_table.get(1, 3) is None
     look("frozen")
     site.workers.run()
-    assert Engine(store).frozen_table is None
+    assert StoreInternals(store).frozen_table is None
     for stage in ("index", "cache", "cache again"):
         look(stage)
     assert len(stages) == 5
@@ -433,8 +433,8 @@ def test_s58_the_mark_is_where_the_table_that_was_written_ended() -> None:
     site = Site()
     store = site.open()
     store.ledger(1).append(b"in the checkpoint")
-    Engine(store).freeze()
-    frozen = Engine(store).frozen_table
+    StoreInternals(store).freeze()
+    frozen = StoreInternals(store).frozen_table
     assert frozen is not None
     store.ledger(1).append(b"behind it")
     site.workers.run()
@@ -454,7 +454,7 @@ def test_s59_an_older_table_that_is_written_later_moves_no_mark_back_and_the_mar
     store.ledger(1).append(b"y")
     older = Memtable(JournalPosition(1, 4096))
     older.insert(7, 0, [b"\0\0\0\x24" + bytes(7) + b"\x07" + bytes(28)])
-    Engine(store).put_frozen(older)
+    StoreInternals(store).put_frozen(older)
     site.workers.run()
     assert (site.mark(), site.trailer().generation) == (mark, 2)
     marked = f"{site.mark().journal_id:x}.txn"
@@ -466,10 +466,10 @@ def test_s59_an_older_table_that_is_written_later_moves_no_mark_back_and_the_mar
 
 def test_s60_a_new_process_continues_from_the_mark_and_only_advances_it() -> None:
     site = Site()
-    marks = [Engine(site.open()).index_state.mark]
+    marks = [StoreInternals(site.open()).index_state.mark]
     for number in range(5):
         store = site.after_kill()
-        assert Engine(store).index_state.mark == marks[-1]
+        assert StoreInternals(store).index_state.mark == marks[-1]
         store.ledger(1).append(b"%d" % number)
         site.checkpoint(store)
         marks.append(site.mark())
@@ -482,7 +482,7 @@ def test_s61_closing_waits_for_a_checkpoint_under_way_and_without_interval_none_
     store.ledger(1).append_many([b"x" * (10 * KIB)] * 20)
     site.workers.elapse()
     assert site.mark() == START
-    Engine(store).request_checkpoint()
+    StoreInternals(store).request_checkpoint()
     site.workers.by_name["ledgerstore-checkpoint"].step()
     site.workers.by_name["ledgerstore-checkpoint"].step()
     assert site.mark() == START
@@ -497,7 +497,7 @@ def test_s61_closing_waits_for_a_checkpoint_under_way_and_without_interval_none_
 def test_s61_closing_waits_for_the_thread_too(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", StoreConfig(checkpoint_interval_s=None)) as store:
         store.ledger(1).append_many([b"x" * (10 * KIB)] * 500)
-        Engine(store).request_checkpoint()
+        StoreInternals(store).request_checkpoint()
     with open_store(tmp_path / "store") as store:
         assert (store.opened.records_replayed, store.ledger(1).last_entry_id) == (0, 499)
 
@@ -526,7 +526,7 @@ def test_s62_a_bug_in_a_checkpoint_stops_the_store_too(monkeypatch: pytest.Monke
     def break_down(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(*Engine(store).at(Call.APPEND_TO_LOG), break_down)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.APPEND_TO_LOG), break_down)
     site.checkpoint(store)
     with pytest.raises(StoreFailed) as caught:
         store.ledger(1).append(b"two")
@@ -543,7 +543,7 @@ def test_s63_a_checkpoint_comes_by_itself_and_the_journals_before_it_are_not_nee
     assert site.mark() == START
     site.workers.elapse()
     site.workers.elapse()
-    assert site.mark() == Engine(store).covered_until
+    assert site.mark() == StoreInternals(store).covered_until
     site.disk.kill()
     before = [
         name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery import open_store
 from recovery.audit.faults.running_copy import copy_running
@@ -40,7 +40,7 @@ def journaled() -> Site:
     store = site.open()
     for text in TEXTS:
         store.ledger(1).append(text)
-    Engine(store).seal()
+    StoreInternals(store).seal()
     site.disk.kill()
     return site
 
@@ -97,11 +97,11 @@ def keyed(*ledger_ids: int) -> Site:
     store = site.open()
     store.ledger(1).append(b"one")
     store.ledger(17, password=PASSWORDS[17]).append(b"one")
-    Engine(store).seal()
+    StoreInternals(store).seal()
     store = site.after_kill()
-    with Engine(store).commit_held():
+    with StoreInternals(store).commit_held():
         waiting = [store.ledger(one, password=PASSWORDS[one]).submit(b"last") for one in ledger_ids]
-    Engine(store).flush()
+    StoreInternals(store).flush()
     assert [one.result(0) for one in waiting]
     site.disk.kill()
     return site

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from file_index import FileIndex, FileIndexPlace
 from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
-from store_internals import Engine, used_bytes
+from store_internals import StoreInternals, used_bytes
 
 from recovery.crashlab import FailedSync, Lasting, LoseAll, Pages, Refused, ShortWrite, Verb, When
 from storage.commit.pending import PendingDelete, PendingGroup
@@ -588,7 +588,7 @@ def test_a_future_gets_the_failure_when_the_store_is_closed() -> None:
     store = site.open()
     store.ledger(1).append(b"zero")
     future = store.ledger(1).submit(b"one")
-    Engine(store).fail(OSError(errno.EIO, "something else has failed"))
+    StoreInternals(store).fail(OSError(errno.EIO, "something else has failed"))
     store.close()
     with pytest.raises(StoreFailed):
         future.result(0)
@@ -599,8 +599,8 @@ def test_a_ctrl_c_in_one_thread_is_store_failed_in_the_next() -> None:
     store = site.open()
     store.ledger(1).append(b"zero")
     future = store.ledger(1).submit(b"one")
-    Engine(store).fail(KeyboardInterrupt())
-    Engine(store).flush()
+    StoreInternals(store).fail(KeyboardInterrupt())
+    StoreInternals(store).flush()
     with pytest.raises(StoreFailed):
         future.result(0)
 
@@ -610,7 +610,7 @@ def test_a_future_is_answered_although_a_ctrl_c_comes_before() -> None:
     site = Site()
     store = site.open()
     store.ledger(1).append(b"zero")
-    engine = Engine(store)
+    engine = StoreInternals(store)
     future = store.ledger(1).submit(b"one")
     group = engine.open_group
     set_result, threads = future.set_result, list[threading.Thread]()
@@ -631,7 +631,7 @@ def test_a_ledger_in_use_is_not_released_by_the_answer_to_another() -> None:
     site = Site()
     store = site.open()
     store.ledger(1).append(b"zero")
-    engine = Engine(store)
+    engine = StoreInternals(store)
     tail = engine.tail(1)
     group, delete = PendingGroup(), PendingDelete(tail, None)
     delete.join(group)

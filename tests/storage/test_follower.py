@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import LEDGERS, SMALL, Site
-from store_internals import Engine, used_bytes
+from store_internals import StoreInternals, used_bytes
 
 from storage import DigestType, DiskFull, EntryUnreadable
 from storage.follower import Follower
@@ -41,7 +41,7 @@ def waiting_thread(store: Store, follower: Follower) -> Iterator[list[bytes]]:
     got: list[bytes] = []
     looked = threading.Event()
     thread = threading.Thread(target=lambda: got.extend(one.payload for one in follower), daemon=True)
-    with Engine(store).looks_watched(looked.set):
+    with StoreInternals(store).looks_watched(looked.set):
         thread.start()
         assert looked.wait(10)
         yield got
@@ -66,7 +66,7 @@ def test_a_follower_that_waits_is_stopped_by_another_thread(store: Store) -> Non
     assert got == []
     store.ledger(1).append(b"two")
     assert ids(follower) == []
-    assert Engine(store).registered == 0
+    assert StoreInternals(store).registered == 0
 
 
 def test_stopping_one_follower_ends_no_other(store: Store) -> None:
@@ -152,7 +152,7 @@ def test_a_follower_between_two_reads_gets_no_entry_of_a_new_ledger_of_the_id(st
 @contextmanager
 def between_tombstone_and_answer(store: Store, act: Callable[[], None]) -> Iterator[None]:
     """Make the call when the tombstone of a delete is durable and readers still find the ledger."""
-    end = Engine(store).between_tombstone_and_answer(act)
+    end = StoreInternals(store).between_tombstone_and_answer(act)
     try:
         yield
     finally:
@@ -190,7 +190,7 @@ def test_a_reader_that_begins_to_wait_during_a_delete_is_woken(
         assert looked.wait(10)
 
     with (
-        Engine(store).looks_watched(looked.set),
+        StoreInternals(store).looks_watched(looked.set),
         between_tombstone_and_answer(store, begin),
     ):
         store.ledger(1).delete()
@@ -258,7 +258,7 @@ def test_readers_that_wait_for_a_confirmation_are_answered(store: Store) -> None
 def test_a_signal_handler_stops_a_follower_in_the_thread_that_it_interrupts(store: Store) -> None:
     handler = signal.signal(signal.SIGUSR1, lambda *_: store.stop_followers())
     try:
-        with Engine(store).looks_watched(lambda: signal.raise_signal(signal.SIGUSR1)):
+        with StoreInternals(store).looks_watched(lambda: signal.raise_signal(signal.SIGUSR1)):
             assert ids(store.ledger(1).follow(2)) == []
     finally:
         signal.signal(signal.SIGUSR1, handler)
@@ -284,7 +284,7 @@ def test_a_follower_that_has_ended_does_not_block(end: str) -> None:
         if looks == 1:
             ends[end]()
 
-    with Engine(store).looks_watched(look):
+    with StoreInternals(store).looks_watched(look):
         assert ids(follower) == []
     # Woken by the add, and once more without a reason, because the token of a wake-up was kept.
     assert looks == 2

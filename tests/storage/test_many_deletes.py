@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from async_stores import run
 from stepped_store import LEDGERS, Site, payloads
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from recovery import open_async_store
 from recovery.crashlab import KeepAll, LoseAll, Refused, Verb, When
@@ -111,10 +111,10 @@ def test_they_share_one_group_of_rows_and_one_change_of_the_index() -> None:
         if operation.verb is Verb.WRITE and filenames.LEDGER_ROWS in operation.path
     ]
     assert len(rows) <= 2  # the tombstones, and the empty group that proves them durable
-    generation = Engine(store).index_state.generation
+    generation = StoreInternals(store).index_state.generation
     site.checkpoint(store)
-    assert Engine(store).index_state.generation == generation + 1
-    assert list(Engine(store).index.ledgers()) == [OTHER]
+    assert StoreInternals(store).index_state.generation == generation + 1
+    assert list(StoreInternals(store).index.ledgers()) == [OTHER]
 
 
 def test_an_add_that_waits_for_its_commit_is_deleted_with_its_ledger() -> None:
@@ -170,14 +170,14 @@ def test_a_lost_index_brings_none_of_them_back() -> None:
 def test_the_cache_is_searched_once_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     store = with_ledgers(Site())
     calls: list[object] = []
-    engine = Engine(store)
-    drop = engine.call(Call.DROP_PLACES)
+    engine = StoreInternals(store)
+    drop = engine.call(EngineCall.DROP_PLACES)
 
     def noted(ids: object) -> None:
         calls.append(ids)
         drop(ids)
 
-    monkeypatch.setattr(*engine.at(Call.DROP_PLACES), noted)
+    monkeypatch.setattr(*engine.at(EngineCall.DROP_PLACES), noted)
     store.delete(IDS)
     assert calls == [set(IDS)]
 

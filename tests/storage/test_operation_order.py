@@ -10,7 +10,7 @@ import lmdb
 import pytest
 from journal_builder import entry_record
 from stepped_store import JOURNAL, LEDGERS, Site, payloads
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from recovery.crashlab import FailedSync, Refused, SimulatedDisk, Verb, When
 from storage.entry import record_chunk
@@ -32,14 +32,14 @@ def test_readers_leave_the_frozen_table_when_no_copy_of_old_places_is_left(
     site = Site()
     store = site.open()
     store.ledger(1).append(b"first")
-    engine, tables = Engine(store), []
-    forget = engine.call(Call.FORGET_PLACES)
+    engine, tables = StoreInternals(store), []
+    forget = engine.call(EngineCall.FORGET_PLACES)
 
     def noted(ledger_ids: object) -> None:
         tables.append(engine.frozen_table)
         forget(ledger_ids)
 
-    monkeypatch.setattr(*engine.at(Call.FORGET_PLACES), noted)
+    monkeypatch.setattr(*engine.at(EngineCall.FORGET_PLACES), noted)
     site.checkpoint(store)
 
     assert tables
@@ -52,8 +52,8 @@ def test_a_store_that_has_failed_writes_no_tombstone(monkeypatch: pytest.MonkeyP
     store = site.open()
     store.ledger(1).append(b"first")
     site.checkpoint(store)
-    engine = Engine(store)
-    proceed = engine.call(Call.DELETES)
+    engine = StoreInternals(store)
+    proceed = engine.call(EngineCall.DELETES)
 
     def failing(group: object) -> None:
         engine.fail(OSError("the disk"))
@@ -63,7 +63,7 @@ def test_a_store_that_has_failed_writes_no_tombstone(monkeypatch: pytest.MonkeyP
         finally:
             assert len(site.disk.trace) == done
 
-    monkeypatch.setattr(*engine.at(Call.DELETES), failing)
+    monkeypatch.setattr(*engine.at(EngineCall.DELETES), failing)
     with pytest.raises(StoreFailed):
         store.ledger(1).delete()
 
@@ -142,8 +142,8 @@ def test_a_woken_waiter_finds_the_change_that_woke_it(monkeypatch: pytest.Monkey
     site = Site()
     store = site.open()
     store.ledger(1).append(b"first")
-    engine = Engine(store)
-    wake, woken = engine.call(Call.WAKE), []
+    engine = StoreInternals(store)
+    wake, woken = engine.call(EngineCall.WAKE), []
     number = engine.number_checkpoint()
 
     def noted(what: object) -> None:
@@ -153,7 +153,7 @@ def test_a_woken_waiter_finds_the_change_that_woke_it(monkeypatch: pytest.Monkey
             woken.append(("checkpoint", engine.has_checkpointed(number)))
         wake(what)
 
-    monkeypatch.setattr(*engine.at(Call.WAKE), noted)
+    monkeypatch.setattr(*engine.at(EngineCall.WAKE), noted)
     site.checkpoint(store)
 
     assert ("room", True) in woken

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from index_builder import CountedIndex
 from stepped_store import LEDGERS, SMALL, Site, payloads
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from recovery.crashlab import (
     FailedSync,
@@ -89,14 +89,14 @@ def in_the_table(site: Site) -> Store:
 def in_the_frozen_table(site: Site) -> Store:
     store = site.open()
     store.ledger(1).append_many(ALL)
-    Engine(store).freeze()
+    StoreInternals(store).freeze()
     return store
 
 
 def in_both_tables(site: Site) -> Store:
     store = site.open()
     store.ledger(1).append_many(ALL[:6])
-    Engine(store).freeze()
+    StoreInternals(store).freeze()
     store.ledger(1).append_many(ALL[6:])
     return store
 
@@ -248,7 +248,7 @@ def test_the_next_checkpoint_removes_the_locations(place: Callable[[Site], Store
     store.ledger(1).truncate(before)
     site.checkpoint(store)
     site.checkpoint(store)
-    index = Engine(store).index
+    index = StoreInternals(store).index
     assert [entry_id for entry_id, _ in index.locations(1, 0, 100)] == list(range(before, COUNT))
     assert [row.first_entry_id for row in index.rows()] == [before]
 
@@ -261,7 +261,9 @@ def test_an_opening_between_the_row_and_the_checkpoint_removes_the_locations(
     store = in_the_index(site)
     store.ledger(1).truncate(4)
     store = ending(site, store)
-    assert [entry_id for entry_id, _ in Engine(store).index.locations(1, 0, 100)] == list(range(4, COUNT))
+    assert [entry_id for entry_id, _ in StoreInternals(store).index.locations(1, 0, 100)] == list(
+        range(4, COUNT)
+    )
 
 
 def test_entries_that_a_long_replay_leaves_in_the_journals_are_truncated() -> None:
@@ -274,7 +276,7 @@ def test_entries_that_a_long_replay_leaves_in_the_journals_are_truncated() -> No
     site.disk.kill()
     site.config = replace(SMALL, memtable_size_max=64 << 10)
     store = site.open()
-    frozen = Engine(store).frozen_table
+    frozen = StoreInternals(store).frozen_table
     assert type(frozen).__name__ == "JournalBackedTable"
     assert frozen is not None
     assert len(frozen) >= 380
@@ -283,7 +285,7 @@ def test_entries_that_a_long_replay_leaves_in_the_journals_are_truncated() -> No
         with pytest.raises(EntryTruncated):
             store.ledger(1).read(56)
         site.checkpoint(store)
-    assert Engine(store).index.locations(1, 0, 1)[0][0] == 57
+    assert StoreInternals(store).index.locations(1, 0, 1)[0][0] == 57
 
 
 def test_a_replay_reads_no_truncated_entry_into_memory() -> None:
@@ -291,7 +293,7 @@ def test_a_replay_reads_no_truncated_entry_into_memory() -> None:
     store = in_the_table(site)
     store.ledger(1).truncate(6)
     store = site.after_kill()
-    assert len(Engine(store).active_table) == COUNT - 6
+    assert len(StoreInternals(store).active_table) == COUNT - 6
 
 
 # ── what bad input gets ──────────────────────────────────────────────────────────────────────────────────
@@ -436,7 +438,7 @@ def test_a_delete_that_overtakes_a_truncation_wins(
 ) -> None:
     site = Site()
     store = in_the_index(site)
-    engine = Engine(store)
+    engine = StoreInternals(store)
     seen: list[type[Exception]] = []
 
     def truncate() -> None:
@@ -450,7 +452,7 @@ def test_a_delete_that_overtakes_a_truncation_wins(
         store.ledger(1).delete()
         end()
     else:
-        persist = engine.call(Call.PERSIST_TRUNCATION)
+        persist = engine.call(EngineCall.PERSIST_TRUNCATION)
 
         def overtaken(*arguments: object) -> bool:
             store.ledger(1).delete()
@@ -458,7 +460,7 @@ def test_a_delete_that_overtakes_a_truncation_wins(
             assert persist(*arguments) is False
             return False
 
-        monkeypatch.setattr(*engine.at(Call.PERSIST_TRUNCATION), overtaken)
+        monkeypatch.setattr(*engine.at(EngineCall.PERSIST_TRUNCATION), overtaken)
         truncate()
         monkeypatch.undo()
     assert seen == [NoSuchLedger]
@@ -480,7 +482,7 @@ def test_an_entry_that_is_added_before_the_truncation_later_is_truncated_too() -
     for _ in range(3):
         assert facts(store) == left(5)
         site.checkpoint(store)
-        assert Engine(store).index.locations(1, 0, 1)[0][0] == 5
+        assert StoreInternals(store).index.locations(1, 0, 1)[0][0] == 5
         store = site.after_kill()
 
 
@@ -559,8 +561,8 @@ def test_a_truncated_ledger_is_counted_and_not_walked(checkpointed: object) -> N
     if checkpointed:
         site.checkpoint(store)
     store = after_close(site, store)
-    index = CountedIndex(Engine(store).index)
-    Engine(store).use_index(index)
+    index = CountedIndex(StoreInternals(store).index)
+    StoreInternals(store).use_index(index)
     assert store.ledger(1).last_add_confirmed == 19_999
     assert sum(index.asked.values()) <= 6
 
@@ -586,7 +588,7 @@ def test_an_iteration_without_a_start_begins_at_the_present_first_entry(
 ) -> None:
     store = in_the_index(Site())
     entries = store.ledger(1).entries()
-    batches = Engine(store).call(Call.BATCHES)
+    batches = StoreInternals(store).call(EngineCall.BATCHES)
     calls = []
 
     def overtaken(*arguments: object) -> object:
@@ -595,7 +597,7 @@ def test_an_iteration_without_a_start_begins_at_the_present_first_entry(
             store.ledger(1).truncate(4)
         return batches(*arguments)
 
-    monkeypatch.setattr(*Engine(store).at(Call.BATCHES), overtaken)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.BATCHES), overtaken)
     assert [entry.entry_id for entry in entries] == list(range(4, COUNT))
     assert calls == [0, 4]
 
@@ -754,7 +756,7 @@ def test_rot_of_the_row_is_refused_and_brings_no_entry_back() -> None:
 def test_a_store_that_has_failed_truncates_nothing() -> None:
     site = Site()
     store = in_the_index(site)
-    Engine(store).fail(OSError("the disk"))
+    StoreInternals(store).fail(OSError("the disk"))
     with pytest.raises(StoreFailed):
         store.ledger(1).truncate(5)
     assert site.after_kill().ledger(1).first_entry_id == 0

@@ -93,7 +93,7 @@ def bookie_process(path: Path, certificate: CertificateFiles | None = None) -> I
                 pipe.close()
 
 
-class Writer:
+class OneByOneWriter:
     """A client that adds entries to one ledger, one at a time."""
 
     def __init__(self, bookie: BookieProcess, ledger_id: int) -> None:

@@ -13,7 +13,7 @@ PAYLOAD_SIZE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class AddingClient:
     """The writer of one ledger. By default each entry continues the previous one's length and ids."""
 
     ledger_id: int = 7

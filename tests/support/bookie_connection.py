@@ -50,7 +50,7 @@ def add_of(
     return AddEntry(ledger_id, entry_id, key, entry_bytes(ledger_id, entry_id, payload, lac), options, b"")
 
 
-class BookieConnection:
+class RawBookieConnection:
     """One connection to a bookie. Answers are matched in the order in which they come."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

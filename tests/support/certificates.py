@@ -28,7 +28,7 @@ class CertificateFiles:
     authority: Path
 
 
-class Authority:
+class CertificateAuthority:
     """An authority that signs certificates."""
 
     def __init__(self, directory: Path) -> None:

@@ -20,7 +20,7 @@ from planted_autorecovery_bugs import AUTORECOVERY_BUGS
 from planted_cluster_bugs import CLUSTER_BUGS
 from planted_topic_bugs import TOPIC_BUGS
 
-from recovery.clusterlab.explorer import Failure, minimise, play, play_scenario
+from recovery.clusterlab.explorer import ViolatingSchedule, minimise, play, play_scenario
 
 if TYPE_CHECKING:
     from code_edits import EditAddress
@@ -36,7 +36,7 @@ class SearchResult:
     """What the laboratory has made of one bug."""
 
     schedules: int
-    failure: Failure | None
+    failure: ViolatingSchedule | None
     smallest: int
     """Choices that are not 0 in the schedule after it was made smaller."""
 

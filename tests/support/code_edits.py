@@ -63,7 +63,7 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class InsertBefore:
     """Inserts statements before one."""
 
     statement: str
@@ -75,7 +75,7 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class InsertAfter:
     """Inserts statements after one."""
 
     statement: str

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from file_index import FileIndex, FileIndexPlace
-from simulated_store import Trouble, World
-from store_internals import Engine
+from simulated_store import SimulatedWorld, Trouble
+from store_internals import StoreInternals
 
 from recovery.crashlab import Stopped
 from recovery.directory.layout import Layout
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LOG_SIZE = 16 << 10
 
 
-class CollectingWorld(World):
+class CollectingWorld(SimulatedWorld):
     """The history of one seed, with a collector."""
 
     def __init__(self, seed: int, trouble: Trouble, fault: Fault | None = None) -> None:
@@ -60,15 +60,15 @@ class CollectingWorld(World):
             super()._perhaps_trouble()
 
     def _begin_move(self) -> None:
-        logs = Engine(self.store).log_ids[:-1]
+        logs = StoreInternals(self.store).log_ids[:-1]
         if logs:
-            self._verb = Engine(self.store).compactor.move(self._dice.choice(logs))
+            self._verb = StoreInternals(self.store).compactor.move(self._dice.choice(logs))
 
     def _begin_removal(self) -> None:
-        self._verb = Engine(self.store).compactor.remove(Engine(self.store).log_ids)
+        self._verb = StoreInternals(self.store).compactor.remove(StoreInternals(self.store).log_ids)
 
     def _begin_purge(self) -> None:
-        self._verb = Engine(self.store).compactor.purge_tombstones()
+        self._verb = StoreInternals(self.store).compactor.purge_tombstones()
 
     def _collect(self) -> None:
         """Take a step of the collector, which may have to wait for the runner of checkpoints."""
@@ -90,7 +90,9 @@ class CollectingWorld(World):
     def _open(self) -> None:
         super()._open()
         if self._sitting is not None:
-            Engine(self.store).move_chunk_by_chunk()  # so that there is more between the steps of a slice
+            StoreInternals(
+                self.store
+            ).move_chunk_by_chunk()  # so that there is more between the steps of a slice
 
     def _end(self) -> None:
         super()._end()

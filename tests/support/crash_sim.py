@@ -29,8 +29,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from collecting_world import CollectingWorld, index_is_ahead, torn_headers
-from simulated_store import PromiseBroken, Trouble, World, open_session, random_fault
-from store_internals import Engine
+from simulated_store import PromiseBroken, SimulatedWorld, Trouble, open_session, random_fault
+from store_internals import StoreInternals
 from store_promises import ObservedStore, difference, glance, look
 from truncating_world import TruncatingWorld
 
@@ -138,7 +138,9 @@ class OpeningOutcome:
     """The content that is shown if the index is lost as well, if that was tried."""
 
 
-def record(seed: int, steps: int, kind: type[World] = World) -> tuple[World, list[CrashMoment]]:
+def record(
+    seed: int, steps: int, kind: type[SimulatedWorld] = SimulatedWorld
+) -> tuple[SimulatedWorld, list[CrashMoment]]:
     """Run a workload without faults, and return it with its moments."""
     world, moments = kind(seed, Trouble.REOPENINGS), []
 
@@ -208,7 +210,7 @@ class SimulationJudge:
                 second = glance(store)
                 if first != second:
                     return OpeningOutcome(first, f"opened again it differs: {difference(first, second)}")
-            if Engine(store).frozen_table is not None:
+            if StoreInternals(store).frozen_table is not None:
                 _write_down(store)
                 second = glance(store)
                 if first != second:
@@ -316,7 +318,7 @@ class SimulationJudge:
 
 def _write_down(store: Store) -> None:
     """Make the checkpoint that writes down a journal-backed table."""
-    while Engine(store).step_checkpoint() == AT_ONCE:
+    while StoreInternals(store).step_checkpoint() == AT_ONCE:
         pass
 
 
@@ -345,7 +347,7 @@ def explore(
     steps: int = STEPS,
     stride: int = 1,
     violations_max: int = _VIOLATIONS_MAX,
-    kind: type[World] = World,
+    kind: type[SimulatedWorld] = SimulatedWorld,
 ) -> SimulationFigures:
     """Explore every moment of a workload (or every `stride`-th) with every fate, nested crashes and
     faults."""
@@ -378,7 +380,7 @@ def _explored(judge: SimulationJudge, moment: CrashMoment, number: int, *, neste
 
 
 def _with_faults(
-    seed: int, steps: int, world: World, figures: SimulationFigures, stride: int
+    seed: int, steps: int, world: SimulatedWorld, figures: SimulationFigures, stride: int
 ) -> Iterator[str]:
     """Run the workload again and again, each time with one failing operation and a crash at the end."""
     dice = Random(f"faults {seed}")
@@ -400,7 +402,7 @@ def _fault(operation: Operation, dice: Random) -> Fault:
 def history(seed: int, steps: int = HISTORY_STEPS) -> SimulationFigures:
     """Run a random history with crashes, disk errors and full disks."""
     figures = SimulationFigures(histories=1)
-    world = World(seed, Trouble.FAULTS if seed % 2 else Trouble.CRASHES)
+    world = SimulatedWorld(seed, Trouble.FAULTS if seed % 2 else Trouble.CRASHES)
     try:
         world.run(steps)
     except PromiseBroken as broken:

@@ -37,7 +37,7 @@ class Direction(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Faults:
+class ProxyFaults:
     """The faults of a proxy's connections, also of those that are open already."""
 
     latency_s: float = 0.0
@@ -48,9 +48,9 @@ class Faults:
     """The directions in which nothing arrives."""
 
 
-NO_FAULTS = Faults()
-SILENCE = Faults(held=frozenset({Direction.FROM_SERVER}))
-HOLD = Faults(held=frozenset(Direction))
+NO_FAULTS = ProxyFaults()
+SILENCE = ProxyFaults(held=frozenset({Direction.FROM_SERVER}))
+HOLD = ProxyFaults(held=frozenset(Direction))
 
 
 class FaultProxy:
@@ -70,7 +70,7 @@ class FaultProxy:
         self.is_closed = False
         """Whether new connections are refused."""
 
-    def use(self, faults: Faults) -> None:
+    def use(self, faults: ProxyFaults) -> None:
         """Replace the faults. Bytes that were held arrive unless the new faults hold them too."""
         self._faults = faults
         self._changed.set()

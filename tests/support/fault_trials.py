@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class FaultTrial:
     """A fault and its place. Its text is enough to run the trial again."""
 
     store: str
@@ -36,7 +36,7 @@ class Trial:
     knows_passwords: bool = True
 
     def __str__(self) -> str:
-        return f"Trial({self.store!r}, {self.fault}, {self.seed}, {self.knows_passwords})"
+        return f"FaultTrial({self.store!r}, {self.fault}, {self.seed}, {self.knows_passwords})"
 
     def run(self) -> str | None:
         """Return what is wrong with the audit's report, or `None`. Raise `NoPlace` if the store has no place
@@ -74,10 +74,10 @@ def faults_of(store: str) -> tuple[Fault, ...]:
     return tuple(found)
 
 
-def trials_of(store: str, count: int, seed: int) -> Iterator[Trial]:
+def trials_of(store: str, count: int, seed: int) -> Iterator[FaultTrial]:
     """Return this number of trials, going through all kinds of faults that the store has a place for."""
     dice = Random(f"{store} {seed}")
     faults = faults_of(store)
     for number in range(count):
         fault = faults[(number + seed * count) % len(faults)]
-        yield Trial(store, fault, dice.getrandbits(32), dice.random() < 0.8)
+        yield FaultTrial(store, fault, dice.getrandbits(32), dice.random() < 0.8)

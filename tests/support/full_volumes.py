@@ -72,7 +72,7 @@ def empty(directory: Path) -> None:
         path.unlink()
 
 
-class Writer:
+class FullDiskWriter:
     """The program `full_disk_writer`, and what it has answered so far."""
 
     def __init__(self, path: Path) -> None:

@@ -69,21 +69,21 @@ class IndexedStore(LittleStore):
         return records
 
 
-class MarkBeforeData(little_store_bugs.MarkBeforeData, IndexedStore):
+class IndexedMarkBeforeData(little_store_bugs.MarkBeforeData, IndexedStore):
     pass
 
 
-class OldRemovedBeforeMark(little_store_bugs.OldRemovedBeforeMark, IndexedStore):
+class IndexedOldRemovedBeforeMark(little_store_bugs.OldRemovedBeforeMark, IndexedStore):
     pass
 
 
-class MarkInPlace(little_store_bugs.MarkInPlace, IndexedStore):
+class IndexedMarkInPlace(little_store_bugs.MarkInPlace, IndexedStore):
     def __init__(self, root: Path) -> None:
         self._mark = None
         IndexedStore.__init__(self, root)
 
 
-class CarryTailOver(little_store_bugs.CarryTailOver, IndexedStore):
+class IndexedCarryTailOver(little_store_bugs.CarryTailOver, IndexedStore):
     pass
 
 
@@ -96,10 +96,10 @@ STORES = {
     store.__name__: store
     for store in (
         IndexedStore,
-        MarkBeforeData,
-        OldRemovedBeforeMark,
-        MarkInPlace,
-        CarryTailOver,
+        IndexedMarkBeforeData,
+        IndexedOldRemovedBeforeMark,
+        IndexedMarkInPlace,
+        IndexedCarryTailOver,
         IndexInPlace,
     )
 }

@@ -236,7 +236,7 @@ def _is_abstract(function: Function) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _Mutation:
     """A possible change, and how it is undone."""
 
     operator: str
@@ -266,18 +266,18 @@ class _Finder:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._numbers = {id(one): number for number, one in enumerate(statements_of(function))}
-        self._found: list[_Change] = []
+        self._found: list[_Mutation] = []
         self._at = 0
         self._bound = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
 
-    def changes(self) -> list[_Change]:
+    def changes(self) -> list[_Mutation]:
         body = self._function.body
         first = len(body) - len(_without_docstring(body))
         self._block(body, first, is_alone=False)
         return self._found
 
     def _note(self, operator: str, what: str, do: Callable[[], None], undo: Callable[[], None]) -> None:
-        self._found.append(_Change(operator, what, do, undo, self._at))
+        self._found.append(_Mutation(operator, what, do, undo, self._at))
 
     def _put(self, operator: str, holder: ast.AST, name: str, new: ast.AST) -> None:
         old = getattr(holder, name)

@@ -88,7 +88,7 @@ _IN_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MutantTask:
     """A change, and the tests that should find it."""
 
     name: str
@@ -102,7 +102,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MutantResult:
     """The test that found the change. `by` is empty if no test did."""
 
     name: str
@@ -123,7 +123,7 @@ class TestRecord:
 
 @dataclass(slots=True)
 class _Child:
-    question: Question
+    question: MutantTask
     pid: int
     pipe: int
     scratch: Path
@@ -163,7 +163,7 @@ class WarmProcess:
 
     # ── questions ────────────────────────────────────────────────────────────────────────────────────
 
-    def ask_all(self, questions: Sequence[Question], jobs: int) -> Iterator[Answer]:
+    def ask_all(self, questions: Sequence[MutantTask], jobs: int) -> Iterator[MutantResult]:
         """Yield answers in the order in which they are found."""
         waiting = list(reversed(questions))
         running: dict[int, _Child] = {}
@@ -179,17 +179,17 @@ class WarmProcess:
                 else:
                     yield answer
 
-    def _fork(self, question: Question) -> _Child:
+    def _fork(self, question: MutantTask) -> _Child:
         left_out = self.doubted | {test for name, test in self._passed if name == question.name}
         tests = tuple(one for one in question.tests() if one not in left_out)
         return self._forked(question, tests, lambda: self._change(question))
 
-    def _answer(self, child: _Child) -> Answer | None:
+    def _answer(self, child: _Child) -> MutantResult | None:
         """Return what a fork has found, or `None` if its test is unreliable and the remaining tests must
         run."""
         seconds = time.monotonic() - child.started
         if child.found is None:
-            return Answer(child.question.name, seconds=seconds, asked=child.asked)
+            return MutantResult(child.question.name, seconds=seconds, asked=child.asked)
         by, evidence = child.found
         if not self._is_believed(by):
             return None
@@ -200,25 +200,25 @@ class WarmProcess:
         if not hangs and child.asked > 1 and not self._fails_alone(child.question, by):
             self._passed.add((child.question.name, by))
             return None
-        return Answer(child.question.name, by, evidence, hangs, seconds, child.asked)
+        return MutantResult(child.question.name, by, evidence, hangs, seconds, child.asked)
 
     def _is_believed(self, test: str) -> bool:
         if test not in self._believed and test not in self.doubted:
-            nothing = Question("", (), lambda _: None, (), lambda: (test,))
+            nothing = MutantTask("", (), lambda _: None, (), lambda: (test,))
             child = self._forked(nothing, (test,), lambda: None)
             self._wait(child)
             (self._believed if child.found is None else self.doubted).add(test)
         return test in self._believed
 
-    def _fails_alone(self, question: Question, test: str) -> bool:
+    def _fails_alone(self, question: MutantTask, test: str) -> bool:
         """Return whether the test fails with the change also if no other test has run before it."""
         child = self._forked(question, (test,), lambda: self._change(question))
         self._wait(child)
         return child.found is not None
 
-    def _hangs_again(self, question: Question, test: str) -> bool:
+    def _hangs_again(self, question: MutantTask, test: str) -> bool:
         """Return whether the test fails or hangs with the change, and ends without it at the same time."""
-        nothing = Question("", (), lambda _: None, (), lambda: (test,))
+        nothing = MutantTask("", (), lambda _: None, (), lambda: (test,))
         unchanged = self._forked(nothing, (test,), lambda: None)
         unchanged.patience_s = _LONGEST_S
         self._wait(unchanged)
@@ -234,7 +234,7 @@ class WarmProcess:
         while not list(self._listen({child.pipe: child})):
             pass
 
-    def _change(self, question: Question) -> None:
+    def _change(self, question: MutantTask) -> None:
         trees = {module: self.tree(module) for module in question.modules}
         question.change(trees)
         for module, tree in trees.items():
@@ -273,7 +273,7 @@ class WarmProcess:
         while waiting or running:
             while waiting and len(running) < jobs:
                 name, tests = waiting.pop(0)
-                question = Question(name, tuple(modules), lambda _: None, (), lambda: ())
+                question = MutantTask(name, tuple(modules), lambda _: None, (), lambda: ())
                 child = self._forked(question, tuple(tests), lambda: self._instrument(modules), records=True)
                 running[child.pipe] = child
             for child in self._listen(running):
@@ -312,7 +312,7 @@ class WarmProcess:
 
     def _forked(
         self,
-        question: Question,
+        question: MutantTask,
         tests: tuple[str, ...],
         prepare: Callable[[], None],
         *,
@@ -562,4 +562,4 @@ def run_warm(run: Callable[[WarmProcess], int], tests: Sequence[str] = _TESTS) -
     return plugin.result or int(code not in {0, 5})
 
 
-__all__ = ["Answer", "Question", "TestRecord", "WarmProcess", "function_of", "numbered", "run_warm"]
+__all__ = ["MutantResult", "MutantTask", "TestRecord", "WarmProcess", "function_of", "numbered", "run_warm"]

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 
 from equivalent_mutants import EQUIVALENT
 from machine_mutants import MODULES, mutants_of, mutated
-from mutant_runner import SIMULATION, Question, numbered, run_warm
+from mutant_runner import SIMULATION, MutantTask, numbered, run_warm
 from planted_bugs import PLANTED
 from statement_records import StatementRecords
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from machine_mutants import Mutant
-    from mutant_runner import Answer, TestRecord, WarmProcess
+    from mutant_runner import MutantResult, TestRecord, WarmProcess
     from planted_bugs import PlantedBug
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -148,8 +148,8 @@ class TestSelection:
 # ── the machine's ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _question(mutant: Mutant, tests: Callable[[], tuple[str, ...]]) -> Question:
-    return Question(
+def _question(mutant: Mutant, tests: Callable[[], tuple[str, ...]]) -> MutantTask:
+    return MutantTask(
         mutant.name,
         (mutant.module,),
         lambda trees: mutated(trees[mutant.module], mutant),
@@ -180,12 +180,12 @@ def sample_of(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     return [one for one in mutants if one.name in chosen]
 
 
-def ask_machine(warm: WarmProcess, mutants: Sequence[Mutant], jobs: int) -> dict[str, Answer]:
+def ask_machine(warm: WarmProcess, mutants: Sequence[Mutant], jobs: int) -> dict[str, MutantResult]:
     """Test each of them, and print the survivors."""
     choice = TestSelection(warm, RECORDS.of_all_tests(warm, jobs))
     by_name = {mutant.name: mutant for mutant in mutants}
     asked: dict[str, set[str]] = defaultdict(set)
-    answers: dict[str, Answer] = {}
+    answers: dict[str, MutantResult] = {}
     started = time.monotonic()
 
     def first(mutant: Mutant) -> tuple[str, ...]:
@@ -227,7 +227,7 @@ class MutantTally:
     equivalent: int = 0
     survive: int = 0
 
-    def add(self, answer: Answer, *, is_equivalent: bool) -> None:
+    def add(self, answer: MutantResult, *, is_equivalent: bool) -> None:
         self.asked += 1
         self.found += bool(answer.by)
         self.hang += answer.hangs
@@ -257,7 +257,7 @@ class MutantTally:
 
 
 def tallies(
-    mutants: Sequence[Mutant], answers: Mapping[str, Answer]
+    mutants: Sequence[Mutant], answers: Mapping[str, MutantResult]
 ) -> tuple[MutantTally, dict[str, MutantTally], dict[str, MutantTally]]:
     """Return the tallies in total, by module, and by operator."""
     equivalent = {one.mutant for one in EQUIVALENT}
@@ -270,13 +270,13 @@ def tallies(
     return whole, by_module, by_operator
 
 
-def _survivors(mutants: Sequence[Mutant], answers: Mapping[str, Answer]) -> list[Mutant]:
+def _survivors(mutants: Sequence[Mutant], answers: Mapping[str, MutantResult]) -> list[Mutant]:
     equivalent = {one.mutant for one in EQUIVALENT}
     return [one for one in mutants if not answers[one.name].by and one.name not in equivalent]
 
 
 def machine_score(
-    made: int, mutants: Sequence[Mutant], answers: Mapping[str, Answer], seconds: float
+    made: int, mutants: Sequence[Mutant], answers: Mapping[str, MutantResult], seconds: float
 ) -> dict[str, Any]:
     """Return the content of the published score."""
     whole, by_module, by_operator = tallies(mutants, answers)
@@ -295,7 +295,7 @@ def machine_score(
 # ── the planted ones ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def ask_planted(warm: WarmProcess, planted: Sequence[PlantedBug], jobs: int) -> dict[str, Answer]:
+def ask_planted(warm: WarmProcess, planted: Sequence[PlantedBug], jobs: int) -> dict[str, MutantResult]:
     """Run tests and simulation for each of them."""
     finders: dict[str, str] = json.loads(FINDERS.read_text()) if FINDERS.exists() else {}
     questions = [_planted_question(warm, one, finders.get(one.name, "")) for one in planted]
@@ -314,7 +314,7 @@ def ask_planted(warm: WarmProcess, planted: Sequence[PlantedBug], jobs: int) -> 
     return answers
 
 
-def _planted_question(warm: WarmProcess, planted: PlantedBug, finder: str) -> Question:
+def _planted_question(warm: WarmProcess, planted: PlantedBug, finder: str) -> MutantTask:
     def change(trees: Mapping[str, ast.Module]) -> None:
         for one in planted.changes:
             one.edited(trees[one.module])
@@ -323,7 +323,7 @@ def _planted_question(warm: WarmProcess, planted: PlantedBug, finder: str) -> Qu
     simulated = [test for test in warm.tests if test.startswith(SIMULATION)]
     first = [finder] if finder in warm.tests else []
     tests = tuple(dict.fromkeys([*first, *named, *simulated]))
-    return Question(
+    return MutantTask(
         planted.name,
         tuple(dict.fromkeys(one.module for one in planted.changes)),
         change,
@@ -374,7 +374,7 @@ def _fails(command: Sequence[str], root: Path) -> bool:
     return done.returncode != 0
 
 
-def planted_score(answers: Mapping[str, Answer], jobs: int) -> list[dict[str, Any]]:
+def planted_score(answers: Mapping[str, MutantResult], jobs: int) -> list[dict[str, Any]]:
     """Return the published score: for each bug the laboratory layer that finds it, otherwise the test or
     simulation."""
     with ThreadPoolExecutor(jobs) as pool:
@@ -420,7 +420,7 @@ def run(words: Sequence[str], jobs: int, warm: WarmProcess) -> int:
     return 2
 
 
-def _planted_are_found(answers: Mapping[str, Answer], started: float) -> int:
+def _planted_are_found(answers: Mapping[str, MutantResult], started: float) -> int:
     found = sum(bool(one.by) for one in answers.values())
     print(f"planted: {found} of {len(answers)} bugs found ({time.monotonic() - started:.0f} s)", flush=True)
     return int(found < len(answers))

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from storage.disk import filenames
 from storage.entry import format as entry_format
@@ -147,7 +147,7 @@ def _content(directory: Directory, name: str) -> bytes:
 
 def as_we_show(store: Store) -> dict[int, NaiveLedger]:
     """Return the content of a store of ours in the same form."""
-    bookie, engine = store.bookie, Engine(store)
+    bookie, engine = store.bookie, StoreInternals(store)
     shown = {}
     for ledger_id in store.ledgers():
         row = engine.row(ledger_id)

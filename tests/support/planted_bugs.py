@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from code_edits import After, Before, Drop, Edit, EditAddress, Replace, Rewrite, Swap
+from code_edits import Drop, Edit, EditAddress, InsertAfter, InsertBefore, Replace, Rewrite, Swap
 from planted_collection_bugs import COLLECTION
 from planted_lineage_bugs import LINEAGE
 from planted_space_bugs import SPACE
@@ -94,7 +94,7 @@ PLANTED = (
             EditAddress(
                 COMMIT,
                 "Committer.proceed",
-                Before(
+                InsertBefore(
                     "group.at, group.step = ...",
                     "journals.durable_up_to = journal.sync()\njournals.groups += 1",
                 ),
@@ -106,7 +106,7 @@ PLANTED = (
         "no entry is visible before its sync, also if it is alone in its group",
         COMMIT,
         "Committer.proceed",
-        Before(
+        InsertBefore(
             "journals.durable_up_to = journal.sync()",
             "for run in entries if len(entries) == 1 else ():\n"
             "    self._slot.tables.active.insert_parts(\n"
@@ -156,7 +156,7 @@ PLANTED = (
         "a seal proves what was durable before its group, not the group itself",
         JOURNAL,
         "JournalWriter.write",
-        Before("fields = ...", "durable_up_to = JournalPosition(self.journal_id, self.end + 4096)"),
+        InsertBefore("fields = ...", "durable_up_to = JournalPosition(self.journal_id, self.end + 4096)"),
     ),
     _one(
         "sync-retried-after-an-error",
@@ -210,7 +210,7 @@ PLANTED = (
         "a group that is written again after an interruption brings the keys of its ledgers again",
         COMMIT,
         "Committer._write",
-        Before("journal.write(...)", "journal.keyed.update(missing)"),
+        InsertBefore("journal.write(...)", "journal.keyed.update(missing)"),
         "tests/storage/commit/test_signals.py",
     ),
     _one(
@@ -326,7 +326,7 @@ PLANTED = (
         "the mark comes last: entry logs, index, mark",
         CHECKPOINT,
         "Checkpointer._checkpoint",
-        Before(
+        InsertBefore(
             "locations = yield from self._write_logs(frozen)",
             "import dataclasses\n"
             "self.state = dataclasses.replace(self.state, mark=frozen.covers_until)\n"
@@ -374,7 +374,7 @@ PLANTED = (
         "journals are trimmed when index and mark are durable",
         CHECKPOINT,
         "Checkpointer._checkpoint",
-        Before(
+        InsertBefore(
             "yield from self._commit_index(...)",
             "journals.trim(self._journal_directory, frozen.covers_until.journal_id, 0)",
         ),
@@ -398,7 +398,7 @@ PLANTED = (
         "the frozen table is released for readers only when the index has its entries",
         CHECKPOINT,
         "Checkpointer._checkpoint",
-        After("self._logs.sync_names()", "self._committer.thaw()"),
+        InsertAfter("self._logs.sync_names()", "self._committer.thaw()"),
     ),
     _one(
         "log-retried-after-an-error",
@@ -413,7 +413,7 @@ PLANTED = (
         "metadata changes are kept when a commit of the index is tried again",
         CHECKPOINT,
         "Checkpointer._commit_index",
-        Before("yield pause", "rows = ()"),
+        InsertBefore("yield pause", "rows = ()"),
         "tests/storage/test_disk_errors.py",
     ),
     _one(
@@ -432,7 +432,7 @@ PLANTED = (
         "a table whose checkpoint fails stays first in line",
         CHECKPOINT,
         "Checkpointer._write_logs",
-        After("self._logs.abandon()", "return []"),
+        InsertAfter("self._logs.abandon()", "return []"),
         "tests/storage/test_bookkeeper_data_loss.py",
         "tests/storage/test_disk_errors.py",
     ),
@@ -515,7 +515,7 @@ PLANTED = (
         "carried-over entries are durable before their journal has a name",
         JOURNALS,
         "Journals.carry_over",
-        Before("end = writer.sync()", "writer._file.sync = lambda: None"),
+        InsertBefore("end = writer.sync()", "writer._file.sync = lambda: None"),
     ),
     PlantedBug(
         "carried-over-and-not-vouched-for",
@@ -603,7 +603,7 @@ PLANTED = (
         "a commit of the index is durable when it returns",
         "storage.index.lmdb.environment",
         "_open",
-        Before("return lmdb.open(...)", 'options["sync"] = False'),
+        InsertBefore("return lmdb.open(...)", 'options["sync"] = False'),
         "tests/storage/index/lmdb/test_index.py",
     ),
     PlantedBug(
@@ -613,7 +613,7 @@ PLANTED = (
             EditAddress(
                 "storage.index.lmdb.directory",
                 "LmdbIndexDirectory.draft",
-                Before(
+                InsertBefore(
                     "environment = ...", "inner = self._directory.directory(filenames.INDEX)\ninner.make()"
                 ),
             ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from code_edits import After, Before, Drop, Edit, EditAddress, Replace, Rewrite
+from code_edits import Drop, Edit, EditAddress, InsertAfter, InsertBefore, Replace, Rewrite
 from real_store_schedules import RealStoreSchedule
 
 from recovery.clusterlab.deferred import DeferredSchedule
@@ -234,7 +234,7 @@ CLUSTER_BUGS = (
         "a write without an answer may not have taken place",
         CHANGE,
         "MetadataChange.metadata_written",
-        Before(
+        InsertBefore(
             "self._lost = ...",
             "if isinstance(answer, Unknown): answer = Written(0)",
         ),
@@ -424,7 +424,7 @@ CLUSTER_BUGS = (
         "a bookie that has nothing of a ledger is fenced all the same",
         RECOVERER,
         "LedgerRecoverer._fence_answered",
-        After(
+        InsertAfter(
             "bookies = self._metadata.value.segments[-1].bookies",
             "if answer in (CodeAnswer(Code.NO_ENTRY), CodeAnswer(Code.NO_LEDGER)): answer = None",
         ),
@@ -558,7 +558,7 @@ CLUSTER_BUGS = (
         "a bookie forgets nothing that it has acknowledged",
         BOOKIES,
         "ModelBookie.crash",
-        After("ledger.is_fenced = ledger.is_fenced_durably", "ledger.entries.clear()"),
+        InsertAfter("ledger.is_fenced = ledger.is_fenced_durably", "ledger.entries.clear()"),
         "T2",
         "T3",
         "O6",
@@ -609,7 +609,7 @@ CLUSTER_BUGS = (
         "a force confirms what was acknowledged when it began",
         DEFERRED,
         "DeferredLedgerWriter._end_force",
-        Before(
+        InsertBefore(
             "self.last_confirmed, self.length_confirmed = ...", "force.last_entry = self.last_acknowledged"
         ),
         "T2",
@@ -620,7 +620,7 @@ CLUSTER_BUGS = (
         "the last add confirmed moves only by a force",
         DEFERRED,
         "DeferredLedgerWriter._note_acknowledged",
-        After("self._length_acknowledged = length", "self.last_confirmed = self.last_acknowledged"),
+        InsertAfter("self._length_acknowledged = length", "self.last_confirmed = self.last_acknowledged"),
         "O2",
         "T2",
         "O4",
@@ -657,7 +657,9 @@ CLUSTER_BUGS = (
         "a fence that a store has answered holds through a crash",
         (
             EditAddress(
-                "storage.bookie", "Bookie.fence", Before("self._engine.control.fence(...)", "return None")
+                "storage.bookie",
+                "Bookie.fence",
+                InsertBefore("self._engine.control.fence(...)", "return None"),
             ),
         ),
         frozenset({"O9"}),

@@ -7,7 +7,7 @@ write rows; and the mark is never behind at a removal, because each slice and ea
 
 from __future__ import annotations
 
-from code_edits import After, Before, Drop, Edit, EditAddress, Replace, Rewrite, Swap
+from code_edits import Drop, Edit, EditAddress, InsertAfter, InsertBefore, Replace, Rewrite, Swap
 
 RECLAIMER = "storage.checkpoint.reclaimer"
 COMPACTOR = "storage.gc.compactor"
@@ -62,7 +62,7 @@ COLLECTION = (
         (
             RECLAIMER,
             "Reclaimer.move",
-            After(
+            InsertAfter(
                 "after = ...",
                 "after = replace(after, mark=self._metadata._slot.tables.active.covers_until)",
             ),
@@ -105,7 +105,7 @@ COLLECTION = (
         (
             RECLAIMER,
             "Reclaimer.remove",
-            Before(
+            InsertBefore(
                 "gone = ...",
                 "for log_id in log_ids:\n"
                 "    self._directory.remove(filenames.entry_log(log_id))\n"

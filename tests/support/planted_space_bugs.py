@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from code_edits import After, Drop, Edit, EditAddress, Replace, Rewrite
+from code_edits import Drop, Edit, EditAddress, InsertAfter, Replace, Rewrite
 
 GUARD = "storage.capacity.guard"
 RESERVE = "storage.capacity.reserve"
@@ -152,7 +152,7 @@ SPACE = (
         (
             "storage.commit.committer",
             "Committer._rolled",
-            After("self._space.check()", "while self._space.step() == 0: pass"),
+            InsertAfter("self._space.check()", "while self._space.step() == 0: pass"),
         ),
     ),
     _bug(

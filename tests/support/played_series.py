@@ -56,7 +56,7 @@ TOPIC = "persistent://public/default/played"
 LOST = MetadataUnavailable("lost")
 
 
-class Choices:
+class ScheduleChoices:
     """The choices of one schedule: given ones first, and then always the first possibility."""
 
     def __init__(self, given: Iterable[int] = ()) -> None:
@@ -74,12 +74,12 @@ class Choices:
         return chosen
 
 
-def every_schedule(play: Callable[[Choices], object], limit: int) -> int:
+def every_schedule(play: Callable[[ScheduleChoices], object], limit: int) -> int:
     """Play every schedule, the first choices varied last; return how many. Fail if there are too many."""
     given: list[int] | None = []
     played = 0
     while given is not None:
-        choices = Choices(given)
+        choices = ScheduleChoices(given)
         play(choices)
         played += 1
         assert played <= limit, "more schedules than expected"
@@ -87,7 +87,7 @@ def every_schedule(play: Callable[[Choices], object], limit: int) -> int:
     return played
 
 
-def _next(choices: Choices) -> list[int] | None:
+def _next(choices: ScheduleChoices) -> list[int] | None:
     made = choices.made
     for at in reversed(range(len(made))):
         if made[at] + 1 < choices.counts[at]:
@@ -115,7 +115,7 @@ class PlayedLedger:
 class SeriesWorld:
     """The ledgers and the list. `faults` is how many calls may go wrong in a schedule."""
 
-    def __init__(self, choices: Choices, faults: int = 0) -> None:
+    def __init__(self, choices: ScheduleChoices, faults: int = 0) -> None:
         self.choices = choices
         self.faults = faults
         self.now_ms = 1_000_000

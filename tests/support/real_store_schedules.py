@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from simulated_store import SteppedSession, open_session
 
-from recovery.clusterlab.bookies import ModelBookie, ModelLedger
-from recovery.clusterlab.explorer import Failure, explore
+from recovery.clusterlab.bookies import ModelBookie, StoredLedger
+from recovery.clusterlab.explorer import ViolatingSchedule, explore
 from recovery.clusterlab.workload import Schedule
 from recovery.crashlab import RandomFate, SimulatedDisk, Stopped, Tearing
 from storage.cluster.wire.messages import AddEntry
@@ -129,7 +129,7 @@ class RealBookie(ModelBookie):
                 self._disk.stop_before(_NEVER)
                 return
 
-    def _found(self) -> dict[int, ModelLedger]:
+    def _found(self) -> dict[int, StoredLedger]:
         store = self._store
         try:
             ids = [one for some in store.entry_ids(_LEDGER) for one in some]
@@ -138,7 +138,7 @@ class RealBookie(ModelBookie):
             return {}
         entries = {entry_id: store.read(_LEDGER, entry_id) for entry_id in ids}
         lac = max((HEAD.unpack_from(one)[2] for one in entries.values()), default=-1)
-        return {_LEDGER: ModelLedger(entries, is_fenced, is_fenced, lac)}
+        return {_LEDGER: StoredLedger(entries, is_fenced, is_fenced, lac)}
 
 
 class RealStoreSchedule(Schedule):
@@ -147,7 +147,7 @@ class RealStoreSchedule(Schedule):
     bookie_kind = RealBookie
 
 
-def _play(seed: int) -> tuple[list[Failure], float]:
+def _play(seed: int) -> tuple[list[ViolatingSchedule], float]:
     logging.disable()
     began = time.process_time()
     failures = list(explore([seed], RealStoreSchedule))

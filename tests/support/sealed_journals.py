@@ -39,7 +39,7 @@ _UNREADABLE = (
 _FLAGS = st.sampled_from([GroupFlag.NONE, GroupFlag.NONE, GroupFlag.ATOMIC])
 
 
-class Sample:
+class SealedJournal:
     """A journal, and the offsets at which its groups begin and end."""
 
     def __init__(self, data: bytes, places: list[int]) -> None:
@@ -48,7 +48,7 @@ class Sample:
 
     def __repr__(self) -> str:
         """Leave the zeros out, because pytest refuses to print the whole file."""
-        return f"Sample({len(self.data)} bytes, {self.data.rstrip(bytes(1))[:1000]!r}, {self.places})"
+        return f"SealedJournal({len(self.data)} bytes, {self.data.rstrip(bytes(1))[:1000]!r}, {self.places})"
 
     def reader(self, chunk_size: int = 1 << 20) -> JournalReader:
         return reader(self.data, chunk_size)
@@ -94,7 +94,7 @@ def records(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def sound(draw: st.DrawFn) -> Sample:
+def sound(draw: st.DrawFn) -> SealedJournal:
     """Make a sound journal: alignment 512 or 4096, plain and atomic groups, some empty, with or without zeros
     at the end."""
     journal = OurJournal(JOURNAL_ID, alignment=draw(st.sampled_from(journal_seal.ALIGNMENTS)))
@@ -106,11 +106,11 @@ def sound(draw: st.DrawFn) -> Sample:
         journal.group(*group, durable_up_to=durable, flags=draw(_FLAGS))
         places.append(journal.end)
     journal.size = draw(st.sampled_from([0, journal.end + 1000, 1 << 16]))
-    return Sample(journal.file(), places)
+    return SealedJournal(journal.file(), places)
 
 
 @st.composite
-def unsound(draw: st.DrawFn) -> Sample:
+def unsound(draw: st.DrawFn) -> SealedJournal:
     """Make a journal with one random defect, and sometimes with none."""
     sample = draw(sound())
     data = bytearray(sample.data)
@@ -130,4 +130,4 @@ def unsound(draw: st.DrawFn) -> Sample:
             case _:
                 data = bytearray(mutated(bytes(data), random.Random(draw(st.integers(0, 1 << 32)))))
         data = data or bytearray(1)
-    return Sample(bytes(data), sample.places)
+    return SealedJournal(bytes(data), sample.places)

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from file_index import FileIndexPlace
-from store_internals import Engine, used_bytes
+from store_internals import StoreInternals, used_bytes
 from store_promises import PASSWORDS, StorePromises, look
 
 from recovery.crashlab import (
@@ -200,7 +200,7 @@ class _Said:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _UnansweredRequest:
     """An unanswered run of entries, or another unanswered request."""
 
     turn: PendingGroup
@@ -226,7 +226,7 @@ class _Deleting:
     awaited: PendingGroup | None = None
 
 
-class World:
+class SimulatedWorld:
     """The history of one seed. `promises` has what the caller may rely on, `happened` the events so far."""
 
     def __init__(self, seed: int, trouble: Trouble, fault: Fault | None = None) -> None:
@@ -243,7 +243,7 @@ class World:
         self._sitting: SteppedSession | None = None
         self._playing: _Playing | None = None
         self._deleting: _Deleting | None = None
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_UnansweredRequest] = []
         self._numbers = count()
         self._is_faulty = fault is not None
         self.founded = 0
@@ -307,7 +307,7 @@ class World:
         if self._deleting is not None:
             awaited = self._deleting.awaited
             choices += [(self._delete_stage, 25)] if awaited is None or awaited.is_over else []
-        elif Engine(self.store).waiting_deletes:
+        elif StoreInternals(self.store).waiting_deletes:
             choices += [(self._begin_deletes, 15)]
         choices += self._more_choices()
         choices += [(worker.play, 25) for worker in self._workers if self._may_play(worker)]
@@ -329,7 +329,7 @@ class World:
             return True
         match worker.name:
             case "ledgerstore-checkpoint":
-                return not Engine(self.store).checkpoint_needs_turn
+                return not StoreInternals(self.store).checkpoint_needs_turn
             case "ledgerstore-seal" | "ledgerstore-flush":
                 return False
         return True
@@ -369,25 +369,25 @@ class World:
     def _enter(self, ledger_id: int, make: Callable[[LedgerState, Access], PendingEntries]) -> None:
         access = self._access(ledger_id)
         with self._refusals(ledger_id):
-            work = make(Engine(self.store).tail(ledger_id), access)
-            group = Engine(self.store).join(work)
+            work = make(StoreInternals(self.store).tail(ledger_id), access)
+            group = StoreInternals(self.store).join(work)
             if group is not None:
-                self._waiting.append(_Waiting(group, self._invoke(work)))
+                self._waiting.append(_UnansweredRequest(group, self._invoke(work)))
 
     def _submit(self) -> None:
-        engine, ledger_id = Engine(self.store), self._dice.choice(LEDGERS)
+        engine, ledger_id = StoreInternals(self.store), self._dice.choice(LEDGERS)
         access = self._access(ledger_id)
         with self._refusals(ledger_id):
             work = PendingEntries(engine.tail(ledger_id), access, (self._payload(),))
             future = engine.promise(work)
             if future is not None and work.group is not None:
-                self._waiting.append(_Waiting(work.group, self._invoke(work), future))
+                self._waiting.append(_UnansweredRequest(work.group, self._invoke(work), future))
                 engine.notice_submitted()
 
     def _access(self, ledger_id: int) -> Access:
         """Return the access for an add. The digest type of a new ledger is random."""
         digest_type = None
-        if ledger_id in DELETED and not Engine(self.store).tail(ledger_id).is_claimed:
+        if ledger_id in DELETED and not StoreInternals(self.store).tail(ledger_id).is_claimed:
             digest_type = self._dice.choice(list(DigestType))
         return access_of(PASSWORDS.get(ledger_id, b""), digest_type)
 
@@ -419,7 +419,7 @@ class World:
     def _confirm(self) -> None:
         ledger_id = self._dice.choice([*DELETED, *LEDGERS])
         access, number = self._access(ledger_id), self._dice.randint(0, 40)
-        tail = Engine(self.store).tail(ledger_id)
+        tail = StoreInternals(self.store).tail(ledger_id)
         digest_type = tail.facts.digest_type if tail.is_claimed else access.digest_type
         digester = Digester(digest_type or DigestType.CRC32C, access.mac_key)
         packet = entry_format.encode_lac(ledger_id, number, digester)
@@ -437,21 +437,21 @@ class World:
         ask: Callable[[int], None],
         answer: Callable[[], None],
     ) -> None:
-        tail = Engine(self.store).tail(ledger_id)
+        tail = StoreInternals(self.store).tail(ledger_id)
         with self._refusals(ledger_id):
             record = make(tail)
-            group = Engine(self.store).join(record)
+            group = StoreInternals(self.store).join(record)
             if group is not None and not record.is_redundant:
                 self.promises.facts.made(ledger_id, tail.facts.digest_type)
                 ask(ledger_id)
-                self._waiting.append(_Waiting(group, said=_Said(record, answer)))
+                self._waiting.append(_UnansweredRequest(group, said=_Said(record, answer)))
 
     def _delete(self) -> None:
         ledger_id = self._dice.choice(DELETED)
-        tail, access = Engine(self.store).tail(ledger_id), self._access(ledger_id)
+        tail, access = StoreInternals(self.store).tail(ledger_id), self._access(ledger_id)
         with self._refusals(ledger_id):
             deletion = PendingDelete(tail, access)
-            group = Engine(self.store).join(deletion)
+            group = StoreInternals(self.store).join(deletion)
             if group is not None and deletion.exists:
                 self.promises.going.add(ledger_id)
                 said = _Said(
@@ -459,7 +459,7 @@ class World:
                     lambda: self.promises.erase(ledger_id),
                     lambda: self.promises.going.discard(ledger_id),
                 )
-                self._waiting.append(_Waiting(group, said=said))
+                self._waiting.append(_UnansweredRequest(group, said=said))
 
     def _invoke(self, run: PendingEntries) -> int:
         ledger_id, digest_type = run.state.ledger_id, run.state.facts.digest_type
@@ -486,7 +486,7 @@ class World:
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _begin_turn(self) -> None:
-        engine = Engine(self.store)
+        engine = StoreInternals(self.store)
         turn = engine.begin_turn()
         if turn is not None:
             stages = engine.stages(turn)
@@ -502,10 +502,10 @@ class World:
         except Exception as raised:
             error = raised
         self._playing = None
-        Engine(self.store).end_turn(playing.turn, error)
+        StoreInternals(self.store).end_turn(playing.turn, error)
 
     def _begin_deletes(self) -> None:
-        engine = Engine(self.store)
+        engine = StoreInternals(self.store)
         turn = engine.begin_deletes()
         assert turn is not None, "one thread plays them"
         self._deleting = _Deleting(turn, engine.delete_stages(turn))
@@ -523,7 +523,7 @@ class World:
         else:
             return
         self._deleting = None
-        Engine(self.store).end_deletes(deleting.turn, error)
+        StoreInternals(self.store).end_deletes(deleting.turn, error)
 
     def _finish_turn(self) -> None:
         while self._playing is not None:
@@ -541,7 +541,7 @@ class World:
             elif isinstance(error, DiskFull):
                 self._is_refused(one.run)
 
-    def _is_over(self, one: _Waiting) -> bool:
+    def _is_over(self, one: _UnansweredRequest) -> bool:
         # The ids of a refused add are given out again before its callers are answered.
         if one.said is not None and one.said.is_on_its_way:
             return False
@@ -555,7 +555,7 @@ class World:
     # ── the rest of what a program does ───────────────────────────────────────────────────────────────
 
     def _request_checkpoint(self) -> None:
-        Engine(self.store).request_checkpoint()
+        StoreInternals(self.store).request_checkpoint()
 
     def _look(self) -> None:
         """Check that entries that were read once are still there."""
@@ -577,7 +577,7 @@ class World:
     def _broken(self, what: str) -> PromiseBroken:
         place = f"step {len(self.happened)}, operation {len(self.disk.trace)}"
         return PromiseBroken(
-            f"World({self.seed}, {self._trouble}, {self._fault}), {place}: {what}\n"
+            f"SimulatedWorld({self.seed}, {self._trouble}, {self._fault}), {place}: {what}\n"
             f"  {self.shape}\n  … {' · '.join(self.happened[-40:])}"
         )
 

@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from file_index import FileIndexPlace
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.crashlab import LoseAll, SimulatedDisk
 from recovery.directory.layout import Layout
@@ -75,7 +75,7 @@ class Site:
 
     def checkpoint(self, store: Store) -> None:
         """Request a checkpoint, and step it until it ends or has to wait."""
-        Engine(store).request_checkpoint()
+        StoreInternals(store).request_checkpoint()
         self.workers.run()
 
     # ── what is on the disk ──────────────────────────────────────────────────────────────────────────

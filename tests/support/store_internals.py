@@ -1,8 +1,9 @@
 """The inside of an open store, for tests: the only module of the tests that knows how the engine is built.
 
 Most tests need no more than the public face. Where a test has to stop between two steps of a commit or of a
-checkpoint, or look at a table, it uses the verbs of `Engine`. When the engine's parts change, this module
-changes with them and the tests stay as they are. `pyproject.toml` lets this file alone touch private names.
+checkpoint, or look at a table, it uses the verbs of `StoreInternals`. When the engine's parts change, this
+module changes with them and the tests stay as they are. `pyproject.toml` lets this file alone touch private
+names.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ class WatchedLock:
         self._lock.release()
 
 
-class Call(Enum):
-    """A call inside of the engine that a test may watch, hold up or replace: see `Engine.at`."""
+class EngineCall(Enum):
+    """A call inside of the engine that a test may watch, hold up or replace: see `StoreInternals.at`."""
 
     FREEZE = "_committer.freeze"
     """The request to freeze the active table between two turns."""
@@ -157,7 +158,7 @@ def confirm(ledger: Ledger, last_add_confirmed: int) -> None:
     ledger._engine.control.set_explicit_lac(ledger.id, ledger._access, packet)
 
 
-class Engine:
+class StoreInternals:
     """The inside of one store. Creating one is cheap, so make one wherever a verb is needed."""
 
     def __init__(self, store: Store) -> None:
@@ -171,12 +172,12 @@ class Engine:
 
     # ── calls that a test watches or replaces ────────────────────────────────────────────────────────
 
-    def at(self, call: Call) -> tuple[object, str]:
+    def at(self, call: EngineCall) -> tuple[object, str]:
         """Return the called object and the name of its method: the first two arguments of `setattr`."""
         path, _, name = call.value.rpartition(".")
         return attrgetter(path)(self._store), name
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: EngineCall) -> Any:
         """Return the method as it is now."""
         return attrgetter(call.value)(self._store)
 
@@ -734,7 +735,7 @@ class Engine:
         self._store._forked()
 
 
-class AsyncEngine(Engine):
+class AsyncEngine(StoreInternals):
     """The inside of one store for coroutines; and of the store for threads that is in it."""
 
     def __init__(self, store: AsyncStore) -> None:

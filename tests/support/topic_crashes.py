@@ -150,7 +150,7 @@ async def _record(seed: int, rounds: int) -> TopicHistory:
 
 
 @dataclass
-class CrashFigures:
+class TopicCrashFigures:
     """How much was explored."""
 
     moments: int = 0
@@ -158,14 +158,14 @@ class CrashFigures:
     violations: list[str] = field(default_factory=list)
 
 
-def explore(seed: int, rounds: int, stride: int = 1) -> CrashFigures:
+def explore(seed: int, rounds: int, stride: int = 1) -> TopicCrashFigures:
     """Crash a workload before every `stride`-th operation in every way; look at what is left."""
     return explore_history(record(seed, rounds), seed, stride)
 
 
-def explore_history(history: TopicHistory, seed: int, stride: int = 1) -> CrashFigures:
+def explore_history(history: TopicHistory, seed: int, stride: int = 1) -> TopicCrashFigures:
     """Do so with a workload that has run."""
-    figures = CrashFigures()
+    figures = TopicCrashFigures()
     for what, verb, disk, acknowledged, trimmed in history.moments[seed % stride :: stride]:
         figures.moments += 1
         for fate in _fates(disk, verb, Random(f"{seed} {what}")):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from collecting_world import CollectingWorld
 from simulated_store import DELETED, LEDGERS, REPLICA
-from store_internals import Engine
+from store_internals import StoreInternals
 from store_promises import ledger_of
 
 from storage.errors import NoSuchLedger, StoreError
@@ -34,16 +34,20 @@ class TruncatingWorld(CollectingWorld):
     def _more_choices(self) -> list[tuple[Callable[[], None], int]]:
         choices = super()._more_choices()
         # A truncation leads a commit, and would wait for the one that is played.
-        if self._playing is None and self._deleting is None and not Engine(self.store).waiting_deletes:
+        if (
+            self._playing is None
+            and self._deleting is None
+            and not StoreInternals(self.store).waiting_deletes
+        ):
             choices.append((self._truncate, 25))
         return choices
 
     def _begin_move(self) -> None:
         """Move out of any log. The one in use is ended first."""
-        logs = Engine(self.store).log_ids
+        logs = StoreInternals(self.store).log_ids
         if logs:
             log_id = self._dice.choice(logs)
-            compactor = Engine(self.store).compactor
+            compactor = StoreInternals(self.store).compactor
             self._verb = compactor.move(log_id) if log_id != logs[-1] else _rolled(compactor, log_id)
 
     def _truncate(self) -> None:

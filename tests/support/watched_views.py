@@ -21,7 +21,7 @@ Held = dict[int, dict[int, bytes]]
 """The payload of each entry of each ledger."""
 
 
-class WatchedFile:
+class WatchedReadFile:
     def __init__(self, file: ReadFile, looked: Callable[[], None]) -> None:
         self._file = file
         self._looked = looked
@@ -75,7 +75,7 @@ class Watched:
 
     def open(self, name: str) -> ReadFile:
         self._looked()
-        return WatchedFile(self._below.open(name), self._looked)
+        return WatchedReadFile(self._below.open(name), self._looked)
 
     def make(self) -> None:
         raise AssertionError("made a directory")

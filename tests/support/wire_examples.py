@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from storage.cluster.wire.protobuf import FieldKind, Message, MessageField, MessageTable
+from storage.cluster.wire.protobuf import FieldKind, MessageField, MessageTable, ProtobufMessage
 
 INNER = MessageTable(
     "Inner",
@@ -26,15 +26,15 @@ OUTER = MessageTable(
 _NUMBER = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
-def messages(unknown: st.SearchStrategy[bytes]) -> st.SearchStrategy[Message]:
+def messages(unknown: st.SearchStrategy[bytes]) -> st.SearchStrategy[ProtobufMessage]:
     """Random messages of the type OUTER."""
     inner = st.builds(
-        Message,
+        ProtobufMessage,
         st.fixed_dictionaries({"name": st.text(max_size=9)}, optional={"count": _NUMBER}),
         unknown,
     )
     return st.builds(
-        Message,
+        ProtobufMessage,
         st.fixed_dictionaries(
             {},
             optional={

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from stepped_store import SMALL, Site
 from zookeeper_client import RawClient, open_client
-from zookeeper_servers import InlineStore, SteadyTime
+from zookeeper_servers import InlineMetadataStore, SteadyTime
 
 from recovery.crashlab import LoseAll, RandomFate, Tearing, Verb
 from storage.cluster.zookeeper.log import DamagedLog, LogLimits, load
@@ -87,7 +87,7 @@ async def _record(seed: int, bursts: int) -> ServerHistory:
         passwords = count(1)
         config = ServerConfig(port=0, log=LIMITS)
         server = Server(
-            InlineStore(store),  # type: ignore[arg-type]
+            InlineMetadataStore(store),  # type: ignore[arg-type]
             config,
             SteadyTime(),
             lambda: next(passwords).to_bytes(16, "big"),
@@ -149,7 +149,7 @@ def _send(client: RawClient, dice: Random) -> asyncio.Future[object]:
 
 
 @dataclass
-class CrashFigures:
+class MetadataCrashFigures:
     """How much was explored."""
 
     moments: int = 0
@@ -161,9 +161,9 @@ class CrashFigures:
 _SYNCS = (Verb.SYNC, Verb.SYNC_DIRECTORY)
 
 
-def explore(seed: int, stride: int = 1, bursts: int = 40) -> CrashFigures:
+def explore(seed: int, stride: int = 1, bursts: int = 40) -> MetadataCrashFigures:
     """Crash a workload before every `stride`-th operation in every way; compare what is left."""
-    history, figures = record(seed, bursts), CrashFigures()
+    history, figures = record(seed, bursts), MetadataCrashFigures()
     found: dict[str, tuple[int, ObservedTree] | str] = {}
     for what, verb, disk, seen in history.moments[seed % stride :: stride]:
         figures.moments += 1

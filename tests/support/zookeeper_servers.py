@@ -37,7 +37,7 @@ class SteadyTime:
         return next(self._milliseconds) / 1000
 
 
-class InlineStore:
+class InlineMetadataStore:
     """An `AsyncStore` as far as the server needs it, without threads: the loop itself waits for the disk.
 
     A test may hold commits up, and see what each of them has.
@@ -51,17 +51,17 @@ class InlineStore:
         self.commits: list[int] = []
         """The number of entries in each commit."""
 
-    def ledger(self, ledger_id: int) -> InlineLedger:
-        return InlineLedger(self, ledger_id)
+    def ledger(self, ledger_id: int) -> InlineMetadataLedger:
+        return InlineMetadataLedger(self, ledger_id)
 
     async def ledgers(self) -> list[int]:
         return self.blocking.ledgers()
 
 
-class InlineLedger:
+class InlineMetadataLedger:
     """A ledger whose awaited methods are done in the thread of the loop."""
 
-    def __init__(self, store: InlineStore, ledger_id: int) -> None:
+    def __init__(self, store: InlineMetadataStore, ledger_id: int) -> None:
         self._store = store
         self._ledger = store.blocking.ledger(ledger_id)
 
@@ -82,7 +82,7 @@ class InlineLedger:
 
 
 @asynccontextmanager
-async def serving_inline(store: InlineStore) -> AsyncIterator[Server]:
+async def serving_inline(store: InlineMetadataStore) -> AsyncIterator[Server]:
     """Run a server on a store that the test has opened and closes."""
     server = Server(
         store,  # type: ignore[arg-type]

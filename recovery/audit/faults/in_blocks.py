@@ -14,7 +14,7 @@ from storage.entrylog.format import HEADER_SIZE
 if TYPE_CHECKING:
     from recovery.audit.faults.chart import Chart, ChartRecord, LogChart
     from recovery.audit.faults.planted import Alternatives
-    from recovery.audit.faults.site import Site
+    from recovery.audit.faults.site import FaultSite
 
 BLOCK_SIZE = 4096
 _TRIES = 30
@@ -38,7 +38,7 @@ class ChangedBlock:
         return self.start + len(self.data)
 
 
-def plant(site: Site, fault: Fault) -> Planted:
+def plant(site: FaultSite, fault: Fault) -> Planted:
     """Replace one block by other bytes."""
     for _ in range(_TRIES):
         changed = _choose(site, fault)
@@ -74,7 +74,7 @@ def _unproven_after_damage(chart: Chart) -> frozenset[str]:
     return kinds() if is_proven else kinds("ELG-007")
 
 
-def _choose(site: Site, fault: Fault) -> ChangedBlock:
+def _choose(site: FaultSite, fault: Fault) -> ChangedBlock:
     log = site.choose([log for log in site.chart.logs if log.counted and not log.is_leftover])
     path = site.log_path(log)
     before = path.read_bytes()
@@ -88,7 +88,7 @@ def _choose(site: Site, fault: Fault) -> ChangedBlock:
     return _changed(log, start, old, new.ljust(len(old), b"\0"))
 
 
-def _other_block(site: Site, fault: Fault, log: LogChart, start: int) -> bytes:
+def _other_block(site: FaultSite, fault: Fault, log: LogChart, start: int) -> bytes:
     if fault in (Fault.LOG_ZEROED, Fault.LOG_FIRST_ZEROED):
         return bytes(BLOCK_SIZE)
     if fault is Fault.LOG_MISDIRECTED:
@@ -100,7 +100,7 @@ def _other_block(site: Site, fault: Fault, log: LogChart, start: int) -> bytes:
     return _block(site, site.choose(others), start)
 
 
-def _block(site: Site, log: LogChart, at: int) -> bytes:
+def _block(site: FaultSite, log: LogChart, at: int) -> bytes:
     with site.log_path(log).open("rb") as file:
         file.seek(at)
         return file.read(BLOCK_SIZE)

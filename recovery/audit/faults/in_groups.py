@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recovery.audit.faults.chart import Chart
     from recovery.audit.faults.journal_chart import JournalChart
     from recovery.audit.faults.planted import Alternatives
-    from recovery.audit.faults.site import Site
+    from recovery.audit.faults.site import FaultSite
 
 _TRIES = 30
 
@@ -34,7 +34,7 @@ class HitGroup:
     end: int
 
 
-def plant(site: Site, fault: Fault) -> Planted:
+def plant(site: FaultSite, fault: Fault) -> Planted:
     """Replace one block by other bytes."""
     for _ in range(_TRIES):
         journal = site.choose([one for one in site.chart.journals if one.items])
@@ -80,7 +80,7 @@ class ForeignBlock:
     start: int = 0
 
 
-def _other_block(site: Site, fault: Fault, journal: JournalChart, start: int) -> ForeignBlock:
+def _other_block(site: FaultSite, fault: Fault, journal: JournalChart, start: int) -> ForeignBlock:
     if fault is Fault.JOURNAL_ZEROED:
         return ForeignBlock(bytes(BLOCK_SIZE))
     if fault is Fault.JOURNAL_MISDIRECTED:
@@ -105,13 +105,13 @@ def _is_valid_replacement(
     return {hits[0].start - start + block.start, hits[-1].end - start + block.start} <= bounds
 
 
-def _read(site: Site, journal: JournalChart, at: int) -> bytes:
+def _read(site: FaultSite, journal: JournalChart, at: int) -> bytes:
     with site.journal_path(journal).open("rb") as file:
         file.seek(at)
         return file.read(BLOCK_SIZE - at % BLOCK_SIZE)
 
 
-def _is_zero(site: Site, journal: JournalChart, start: int, end: int) -> bool:
+def _is_zero(site: FaultSite, journal: JournalChart, start: int, end: int) -> bool:
     """Return whether these bytes are zeros. The first bytes of a record's length mostly are."""
     with site.journal_path(journal).open("rb") as file:
         file.seek(start)
@@ -130,7 +130,7 @@ def _hits(journal: JournalChart, start: int, old: bytes, new: bytes) -> list[Hit
 
 
 def _expected(
-    site: Site, journal: JournalChart, hits: list[HitGroup], fault: Fault
+    site: FaultSite, journal: JournalChart, hits: list[HitGroup], fault: Fault
 ) -> tuple[Alternatives, ...]:
     chart = site.chart
     hits = [hit for hit in hits if region_of(chart, journal, hit.start) is not Region.VOID]
@@ -175,7 +175,7 @@ def _provable(journal: JournalChart, hits: list[HitGroup]) -> list[HitGroup]:
     return [hit for hit in hits if hit.start in starts]
 
 
-def _cannot_be_noticed(site: Site, journal: JournalChart, hits: list[HitGroup], fault: Fault) -> bool:
+def _cannot_be_noticed(site: FaultSite, journal: JournalChart, hits: list[HitGroup], fault: Fault) -> bool:
     """Return whether nothing shows that there was more: zeros from a record's first byte to the end, or in a
     bookie's journal whole records that are copies.
     """
@@ -234,7 +234,7 @@ def _is_last(journal: JournalChart, hit: HitGroup) -> bool:
     return not any(item.digest is not None and item.offset >= hit.at + BLOCK_SIZE for item in journal.items)
 
 
-def cut(site: Site, fault: Fault) -> Planted:
+def cut(site: FaultSite, fault: Fault) -> Planted:
     """Truncate the file inside its data, or a ledgerstore journal also in the zeros after it."""
     journal = site.choose([one for one in site.chart.journals if one.items])
     item = site.choose(journal.items)
@@ -255,7 +255,7 @@ def cut(site: Site, fault: Fault) -> Planted:
     )
 
 
-def _leaves_zeros(site: Site, journal: JournalChart, at: int) -> bool:
+def _leaves_zeros(site: FaultSite, journal: JournalChart, at: int) -> bool:
     """Return whether a bookie's journal is cut so that only zero bytes of a record's length are left. It then
     seems to end where its data does, and it may have any size.
     """
@@ -285,7 +285,7 @@ def _expected_for_cut(chart: Chart, journal: JournalChart, start: int, at: int) 
     return (tuple(Expectation(kinds=found, file=journal.name, extent=extent) for extent in extents),)
 
 
-def missing(site: Site, fault: Fault) -> Planted:
+def missing(site: FaultSite, fault: Fault) -> Planted:
     """Remove a journal that mark, trailer or chain name."""
     chart = site.chart
     named = {chart.position.journal_id, *chain_ends(chart)}

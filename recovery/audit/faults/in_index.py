@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
     from recovery.audit.faults.chart import Chart, ChartRecord, LogChart
     from recovery.audit.faults.kinds import Fault
-    from recovery.audit.faults.site import Site
+    from recovery.audit.faults.site import FaultSite
 
 _DATA = "data.mdb"
 _NO_ENTRY = 1 << 40
 _CONSEQUENCES = kinds("JRN-006", "IDX-003", "IDX-006")
 
 
-def _index(site: Site) -> Path:
+def _index(site: FaultSite) -> Path:
     path = site.chart.ledgers / filenames.INDEX
     if not site.chart.is_ours or not path.is_dir():
         raise NoPlace
     return path
 
 
-def _set(site: Site, rows: Mapping[int, Sequence[tuple[int, int]]], state: bytes | None = None) -> None:
+def _set(site: FaultSite, rows: Mapping[int, Sequence[tuple[int, int]]], state: bytes | None = None) -> None:
     """Replace the rows of these ledgers, and the state if given, in one commit with valid page checksums."""
     site.copy.own(_index(site))
     ledgers = site.copy.inside(site.chart.ledgers)
@@ -56,11 +56,11 @@ def _set(site: Site, rows: Mapping[int, Sequence[tuple[int, int]]], state: bytes
         index._commit(batch, state)  # noqa: SLF001
 
 
-def _pairs(site: Site, ledger_id: int) -> list[tuple[int, int]]:
+def _pairs(site: FaultSite, ledger_id: int) -> list[tuple[int, int]]:
     return sorted(site.chart.places.get(ledger_id, {}).items())
 
 
-def _random_entry(site: Site) -> tuple[int, int, LogChart, ChartRecord]:
+def _random_entry(site: FaultSite) -> tuple[int, int, LogChart, ChartRecord]:
     _index(site)
     ledger_id = site.choose(sorted(site.chart.places))
     entry_id = site.choose(sorted(site.chart.places[ledger_id]))
@@ -69,14 +69,14 @@ def _random_entry(site: Site) -> tuple[int, int, LogChart, ChartRecord]:
     return ledger_id, entry_id, *found
 
 
-def _repoint(site: Site, fault: Fault, place: int, *found: str) -> Planted:
+def _repoint(site: FaultSite, fault: Fault, place: int, *found: str) -> Planted:
     """Make the row of some entry point at that place."""
     ledger_id, entry_id, log, record = _random_entry(site)
     return _repointed(site, fault, (ledger_id, entry_id, log, record), place, *found)
 
 
 def _repointed(
-    site: Site, fault: Fault, entry: tuple[int, int, LogChart, ChartRecord], place: int, *found: str
+    site: FaultSite, fault: Fault, entry: tuple[int, int, LogChart, ChartRecord], place: int, *found: str
 ) -> Planted:
     ledger_id, entry_id, log, record = entry
     others = [pair for pair in _pairs(site, ledger_id) if pair[0] != entry_id]
@@ -98,7 +98,7 @@ def _planted(chart: Chart, fault: Fault, ledger_id: int, entry_id: int, words: s
     )
 
 
-def other_place(site: Site, fault: Fault) -> Planted:
+def other_place(site: FaultSite, fault: Fault) -> Planted:
     """Point a row at the place of another entry."""
     entry = _random_entry(site)
     others = [
@@ -110,7 +110,7 @@ def other_place(site: Site, fault: Fault) -> Planted:
     return _repointed(site, fault, entry, site.choose(others), "IDX-002")
 
 
-def inside(site: Site, fault: Fault) -> Planted:
+def inside(site: FaultSite, fault: Fault) -> Planted:
     """Point a row at a place where no record begins."""
     log = site.choose([log for log in site.chart.logs if log.entries])
     record = site.choose(log.entries)
@@ -118,21 +118,21 @@ def inside(site: Site, fault: Fault) -> Planted:
     return _repoint(site, fault, place, "IDX-002", "IDX-001")
 
 
-def past_end(site: Site, fault: Fault) -> Planted:
+def past_end(site: FaultSite, fault: Fault) -> Planted:
     """Point a row after the end of a log's file, or after its durable end."""
     log = site.choose([log for log in site.chart.logs if log.entries])
     limit = site.choose([log.limit, log.size, log.size + 4096])
     return _repoint(site, fault, log.log_id << 32 | (limit + 4), "IDX-001")
 
 
-def no_log(site: Site, fault: Fault) -> Planted:
+def no_log(site: FaultSite, fault: Fault) -> Planted:
     """Point a row into a log that does not exist."""
     taken = {log.log_id for log in site.chart.logs}
     free = site.choose([one for one in range(max(taken, default=0) + 4) if one not in taken])
     return _repoint(site, fault, free << 32 | 1028, "IDX-001")
 
 
-def row_missing(site: Site, fault: Fault) -> Planted:
+def row_missing(site: FaultSite, fault: Fault) -> Planted:
     """Remove the row of an entry."""
     ledger_id, entry_id, log, record = _random_entry(site)
     _set(site, {ledger_id: [pair for pair in _pairs(site, ledger_id) if pair[0] != entry_id]})
@@ -140,7 +140,7 @@ def row_missing(site: Site, fault: Fault) -> Planted:
     return _planted(site.chart, fault, ledger_id, entry_id, words, "IDX-003")
 
 
-def ledger_missing(site: Site, fault: Fault) -> Planted:
+def ledger_missing(site: FaultSite, fault: Fault) -> Planted:
     """Remove all rows of a ledger."""
     ledger_id, entry_id, log, record = _random_entry(site)
     _set(site, {ledger_id: []})
@@ -148,7 +148,7 @@ def ledger_missing(site: Site, fault: Fault) -> Planted:
     return _planted(site.chart, fault, ledger_id, entry_id, words, "IDX-003")
 
 
-def dangling(site: Site, fault: Fault) -> Planted:
+def dangling(site: FaultSite, fault: Fault) -> Planted:
     """Add a row for an entry that was never written, in an existing ledger or a new one."""
     ledger_id, _, log, record = _random_entry(site)
     entry_id = site.choose([max(site.chart.places[ledger_id]) + 1, _NO_ENTRY])
@@ -160,7 +160,7 @@ def dangling(site: Site, fault: Fault) -> Planted:
     return _planted(site.chart, fault, ledger_id, entry_id, words, "IDX-001", "IDX-002")
 
 
-def _kept_records(site: Site) -> Iterator[tuple[LogChart, ChartRecord]]:
+def _kept_records(site: FaultSite) -> Iterator[tuple[LogChart, ChartRecord]]:
     """Yield the records whose places an index may have."""
     _index(site)
     for log in site.chart.logs:
@@ -171,7 +171,7 @@ def _kept_records(site: Site) -> Iterator[tuple[LogChart, ChartRecord]]:
                     yield log, record
 
 
-def deleted(site: Site, fault: Fault) -> Planted:
+def deleted(site: FaultSite, fault: Fault) -> Planted:
     """Add a row for a record of a deleted ledger that is still in a log."""
     dead = [
         (log, record)
@@ -182,7 +182,7 @@ def deleted(site: Site, fault: Fault) -> Planted:
     return _placed_again(site, fault, dead, "IDX-001", "IDX-002", "LGR-003")
 
 
-def truncated(site: Site, fault: Fault) -> Planted:
+def truncated(site: FaultSite, fault: Fault) -> Planted:
     """Add a row for an entry before a truncation that is still in a log."""
     cut = [(log, record) for log, record in _kept_records(site) if site.chart.is_truncated(record)]
     # The log may have the entry from an earlier ledger of this id.
@@ -191,7 +191,7 @@ def truncated(site: Site, fault: Fault) -> Planted:
 
 
 def _placed_again(
-    site: Site, fault: Fault, candidates: Sequence[tuple[LogChart, ChartRecord]], *found: str
+    site: FaultSite, fault: Fault, candidates: Sequence[tuple[LogChart, ChartRecord]], *found: str
 ) -> Planted:
     """Add a row for one of these records, to which none leads."""
     log, record = site.choose(candidates)
@@ -201,7 +201,7 @@ def _placed_again(
     return _planted(site.chart, fault, record.ledger_id, record.entry_id, words, *found)
 
 
-def twice(site: Site, fault: Fault) -> Planted:
+def twice(site: FaultSite, fault: Fault) -> Planted:
     """Add a second row for an entry."""
     ledger_id, entry_id, log, record = _random_entry(site)
     other = site.choose([packed(log, record) + 1, packed(log, record) + (1 << 32), 1028])
@@ -211,7 +211,7 @@ def twice(site: Site, fault: Fault) -> Planted:
     return replace(planted, collateral=_CONSEQUENCES | kinds("IDX-001", "IDX-002", "ELG-007"))
 
 
-def older_copy(site: Site, fault: Fault) -> Planted:
+def older_copy(site: FaultSite, fault: Fault) -> Planted:
     """Point the row of an entry that was written twice at the first copy."""
     _index(site)
     copies = [
@@ -231,7 +231,7 @@ def older_copy(site: Site, fault: Fault) -> Planted:
     return _repointed(site, fault, entry, packed(log, record), "IDX-006", *dead)
 
 
-def older(site: Site, fault: Fault) -> Planted:
+def older(site: FaultSite, fault: Fault) -> Planted:
     """Replace the index by its state after an earlier checkpoint, with valid page checksums: an
     older copy.
     """
@@ -247,7 +247,7 @@ def older(site: Site, fault: Fault) -> Planted:
     return replace(planted, collateral=_CONSEQUENCES)
 
 
-def page(site: Site, fault: Fault) -> Planted:
+def page(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit of a page that the newest transaction uses."""
     index = _index(site)
     with PosixDirectory(index).open(_DATA) as data:
@@ -259,7 +259,7 @@ def page(site: Site, fault: Fault) -> Planted:
     return _planted_in_file(fault, f"{_DATA} byte {at}, page {number}")
 
 
-def sums(site: Site, fault: Fault) -> Planted:
+def sums(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit of the first checksum record, which covers every page. The last record may be torn like a
     group.
     """
@@ -271,14 +271,14 @@ def sums(site: Site, fault: Fault) -> Planted:
     return _planted_in_file(fault, f"{page_checksums.SUMS} byte {at}")
 
 
-def file_missing(site: Site, fault: Fault) -> Planted:
+def file_missing(site: FaultSite, fault: Fault) -> Planted:
     """Remove a file of the index."""
     name = site.choose([_DATA, page_checksums.SUMS])
     site.copy.remove(_index(site) / name)
     return _planted_in_file(fault, name)
 
 
-def missing(site: Site, fault: Fault) -> Planted:
+def missing(site: FaultSite, fault: Fault) -> Planted:
     """Remove the whole index."""
     site.copy.remove(_index(site))
     return _planted_in_file(fault, "the directory")

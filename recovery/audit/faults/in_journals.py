@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recovery.audit.faults.chart import Chart
     from recovery.audit.faults.journal_chart import JournalChart, JournalItem
     from recovery.audit.faults.planted import Alternatives
-    from recovery.audit.faults.site import Site
+    from recovery.audit.faults.site import FaultSite
 
 _HEAD_END = 36
 _OUR_HEADER_END = 512
@@ -30,7 +30,7 @@ CONSEQUENCES = kinds("JRN-005", "JRN-006")
 """Findings that damage in a journal may cause elsewhere: unreadable entries may seem to be missing."""
 
 
-def plant(site: Site, fault: Fault) -> Planted:
+def plant(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit in that field of a record, a padding record or a seal."""
     journal, item, start, end = _choose(site, fault)
     at = site.flip(site.journal_path(journal), start, end)
@@ -66,7 +66,7 @@ def broken_chain(journal: JournalChart, offset: int) -> frozenset[str]:
     return kinds("JRN-003") if is_first or in_first else kinds()
 
 
-def _choose(site: Site, fault: Fault) -> tuple[JournalChart, JournalItem, int, int]:
+def _choose(site: FaultSite, fault: Fault) -> tuple[JournalChart, JournalItem, int, int]:
     journal = site.choose([one for one in site.chart.journals if one.items])
     # Choose damage on both sides of the mark equally often, however much data each has.
     regions = {region_of(site.chart, journal, item.offset) for item in journal.items}
@@ -92,7 +92,7 @@ def _padding_end(journal: JournalChart, item: JournalItem) -> int:
 
 
 def _choose_in_entry(
-    site: Site, fault: Fault, journal: JournalChart, entries: list[JournalItem]
+    site: FaultSite, fault: Fault, journal: JournalChart, entries: list[JournalItem]
 ) -> tuple[JournalChart, JournalItem, int, int]:
     if fault in _FIELDS:
         item = site.choose(entries)
@@ -191,7 +191,7 @@ def _proven_after(journal: JournalChart, item: JournalItem) -> int:
     return next(after, journal.size)
 
 
-def padding_free(site: Site, fault: Fault) -> Planted:
+def padding_free(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit in the content of a bookie's padding. A bookie skips the content but writes zeros, so that
     other bytes look like records that a damaged length has swallowed: they are reported up to the next record
     that proves itself.
@@ -219,7 +219,7 @@ def padding_free(site: Site, fault: Fault) -> Planted:
     )
 
 
-def header(site: Site, fault: Fault) -> Planted:
+def header(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit of a journal's header. In a bookie's journal with padding the header includes zeros."""
     journal = site.choose(
         [one for one in site.chart.journals if isinstance(one.header, journal_format.JournalHeader)]

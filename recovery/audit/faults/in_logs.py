@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from recovery.audit.faults.chart import Chart, ChartRecord, LogChart
     from recovery.audit.faults.planted import Alternatives
-    from recovery.audit.faults.site import Site
+    from recovery.audit.faults.site import FaultSite
 
 _ORIGIN_END = 72
 _MAP_FIELDS_END = 20
 
 
-def cut(site: Site, fault: Fault) -> Planted:
+def cut(site: FaultSite, fault: Fault) -> Planted:
     """Truncate the file inside a record: the last one, or any."""
     log = site.choose([log for log in site.chart.logs if log.entries and not log.is_leftover])
     record = log.counted[-1] if fault is Fault.LOG_TORN else site.choose(log.counted)
@@ -45,7 +45,7 @@ def cut(site: Site, fault: Fault) -> Planted:
     )
 
 
-def shorter(site: Site, fault: Fault) -> Planted:
+def shorter(site: FaultSite, fault: Fault) -> Planted:
     """Truncate the file where a record ended, so that everything left is sound.
 
     The index knows the length of a ledgerstore log. For a bookie's log only the header of a sealed log says
@@ -86,7 +86,7 @@ def _named_all(chart: Chart, log: LogChart, lost: Iterable[ChartRecord]) -> tupl
     return tuple(wanted for record in lost for wanted in named(chart, log, record))
 
 
-def missing(site: Site, fault: Fault) -> Planted:
+def missing(site: FaultSite, fault: Fault) -> Planted:
     """Remove the file."""
     log = site.choose([log for log in site.chart.logs if log.entries and not log.is_leftover])
     if site.chart.is_ours:
@@ -127,7 +127,7 @@ def _with_gaps(chart: Chart, log: LogChart) -> list[int]:
     )
 
 
-def copied(site: Site, fault: Fault) -> Planted:
+def copied(site: FaultSite, fault: Fault) -> Planted:
     """Copy a log to a second file, after all others or between them."""
     log = site.choose([log for log in site.chart.logs if log.entries])
     taken = {one.log_id for one in site.chart.logs}
@@ -151,7 +151,7 @@ def copied(site: Site, fault: Fault) -> Planted:
     )
 
 
-def header(site: Site, fault: Fault) -> Planted:
+def header(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit of the magic, the version or the ledgerstore fields of the header."""
     log = site.choose([log for log in site.chart.logs if log.records and not log.is_leftover])
     end = _ORIGIN_END if log.is_ours else entrylog_format.MAP_FIELDS_OFFSET
@@ -172,7 +172,7 @@ def header(site: Site, fault: Fault) -> Planted:
     return Planted(fault=fault, file=log.name, offset=0, end=end, wanted=((expected,),), words=f"byte {at}")
 
 
-def header_free(site: Site, fault: Fault) -> Planted:
+def header_free(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit after the fields of the header: every reader skips it, and no checksum covers it."""
     log = site.choose([log for log in site.chart.logs if log.records and not log.is_leftover])
     start = _ORIGIN_END if log.is_ours else _MAP_FIELDS_END
@@ -182,7 +182,7 @@ def header_free(site: Site, fault: Fault) -> Planted:
     )
 
 
-def map_fields(site: Site, fault: Fault) -> Planted:
+def map_fields(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit in the offset of the map or the number of ledgers."""
     log = site.choose([log for log in site.chart.logs if log.records and not log.is_leftover])
     at = site.flip(site.log_path(log), entrylog_format.MAP_FIELDS_OFFSET, _MAP_FIELDS_END)
@@ -197,7 +197,7 @@ def map_fields(site: Site, fault: Fault) -> Planted:
     )
 
 
-def ledgers_map(site: Site, fault: Fault) -> Planted:
+def ledgers_map(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit of the map itself."""
     maps = [
         (log, record)

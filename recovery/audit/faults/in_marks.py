@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.faults.chart import Chart
     from recovery.audit.faults.kinds import Fault
-    from recovery.audit.faults.site import Site
+    from recovery.audit.faults.site import FaultSite
     from storage.checkpoint.mark_format import Mark
 
 _WORD = 4
@@ -26,13 +26,13 @@ def _path(chart: Chart) -> Path:
     return chart.ledgers / filenames.LAST_MARK
 
 
-def _mark(site: Site) -> Mark:
+def _mark(site: FaultSite) -> Mark:
     if site.chart.mark is None:
         raise NoPlace
     return site.chart.mark
 
 
-def _moved(site: Site, fault: Fault, position: JournalPosition, *found: str) -> Planted:
+def _moved(site: FaultSite, fault: Fault, position: JournalPosition, *found: str) -> Planted:
     """Write a mark with another position and a valid checksum."""
     mark = _mark(site)
     trailer = mark.trailer
@@ -48,7 +48,7 @@ def _moved(site: Site, fault: Fault, position: JournalPosition, *found: str) -> 
     )
 
 
-def back(site: Site, fault: Fault) -> Planted:
+def back(site: FaultSite, fault: Fault) -> Planted:
     """Move the mark back to an earlier checkpoint, as an older copy. A bookie would only replay more."""
     if not site.chart.is_ours:
         raise NoPlace
@@ -61,7 +61,7 @@ def back(site: Site, fault: Fault) -> Planted:
     return _moved(site, fault, site.choose(earlier), "MRK-003")
 
 
-def forward(site: Site, fault: Fault) -> Planted:
+def forward(site: FaultSite, fault: Fault) -> Planted:
     """Move the mark forward over entries that no log has, so that they would not be replayed."""
     mark = site.chart.position
     later = [
@@ -100,7 +100,7 @@ def _are_missed(chart: Chart, mark: JournalPosition) -> bool:
     )
 
 
-def inside(site: Site, fault: Fault) -> Planted:
+def inside(site: FaultSite, fault: Fault) -> Planted:
     """Move the mark into the middle of a record."""
     journal = site.choose([one for one in site.chart.journals if one.items])
     item = site.choose([one for one in journal.items if not one.is_padding])
@@ -110,7 +110,7 @@ def inside(site: Site, fault: Fault) -> Planted:
     return _moved(site, fault, position, *(("MRK-003", "MRK-004") if is_before_mark else ("MRK-004",)))
 
 
-def no_journal(site: Site, fault: Fault) -> Planted:
+def no_journal(site: FaultSite, fault: Fault) -> Planted:
     """Move the mark into a journal that does not exist, after all others or between them."""
     taken = {journal.journal_id for journal in site.chart.journals}
     newest = max(taken, default=0)
@@ -119,7 +119,7 @@ def no_journal(site: Site, fault: Fault) -> Planted:
     return _moved(site, fault, JournalPosition(site.choose(free), 4096), "MRK-002", "MRK-004")
 
 
-def flipped(site: Site, fault: Fault) -> Planted:
+def flipped(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit of the file. A bookie's mark has no checksum, and only its position can show the damage."""
     data = _path(site.chart).read_bytes()
     at, bit = site.choose(range(len(data))), site.dice.randrange(8)
@@ -156,7 +156,7 @@ def _is_a_place(chart: Chart, data: bytes) -> bool:
     return offset in places | {item.end for item in journal.items}
 
 
-def cut(site: Site, fault: Fault) -> Planted:
+def cut(site: FaultSite, fault: Fault) -> Planted:
     """Truncate the mark, but not to 16 bytes, which is a bookie's mark."""
     size = _path(site.chart).stat().st_size
     # Not to zero bytes, because a bookie that was killed while it wrote the file leaves that.
@@ -173,7 +173,7 @@ def cut(site: Site, fault: Fault) -> Planted:
     )
 
 
-def bare(site: Site, fault: Fault) -> Planted:
+def bare(site: FaultSite, fault: Fault) -> Planted:
     """Truncate the mark of a ledgerstore directory to the 16 bytes of a bookie's mark: as if one had run
     here.
 
@@ -194,7 +194,7 @@ def bare(site: Site, fault: Fault) -> Planted:
     )
 
 
-def missing(site: Site, fault: Fault) -> Planted:
+def missing(site: FaultSite, fault: Fault) -> Planted:
     """Remove the mark, if there are logs that it belongs to."""
     if not site.chart.is_ours and not any(log.records for log in site.chart.logs):
         raise NoPlace  # a bookie replays a directory without a mark from the beginning

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from recovery.audit.faults.chart import Chart
     from recovery.audit.faults.kinds import Fault
     from recovery.audit.faults.planted import Alternatives
-    from recovery.audit.faults.site import Site
+    from recovery.audit.faults.site import FaultSite
 
 _STRANGE_NAMES = ("notes.txt", "0A.log", "1.TXN", "00.log", "1.log.bak", "lastmark", "core.1234")
 
@@ -23,7 +23,7 @@ _STRANGE_NAMES = ("notes.txt", "0A.log", "1.TXN", "00.log", "1.log.bak", "lastma
 # ── ledgers.rows ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _rows(site: Site) -> tuple[Path, list[codec.GroupHead]]:
+def _rows(site: FaultSite) -> tuple[Path, list[codec.GroupHead]]:
     path = site.chart.ledgers / filenames.LEDGER_ROWS
     if not path.exists():
         raise NoPlace
@@ -40,7 +40,7 @@ def _known_sequence(chart: Chart) -> int:
     return max(chart.state.rows_sequence, 0 if trailer is None else trailer.rows_sequence)
 
 
-def rows_flipped(site: Site, fault: Fault) -> Planted:
+def rows_flipped(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit of a group. If mark and index do not know the last group, a torn write is as likely."""
     path, heads = _rows(site)
     head = site.choose(heads)
@@ -51,7 +51,7 @@ def rows_flipped(site: Site, fault: Fault) -> Planted:
     return _planted_in_rows(fault, ((expected,),) if is_known else (), f"byte {at}, group {head.sequence}")
 
 
-def rows_older(site: Site, fault: Fault) -> Planted:
+def rows_older(site: FaultSite, fault: Fault) -> Planted:
     """Truncate the file to an earlier state, without its last groups."""
     path, heads = _rows(site)
     known = [head for head in heads[1:] if head.sequence <= _known_sequence(site.chart)]
@@ -61,7 +61,7 @@ def rows_older(site: Site, fault: Fault) -> Planted:
     return _planted_in_rows(fault, ((expected,),), f"ends before group {head.sequence}")
 
 
-def rows_missing(site: Site, fault: Fault) -> Planted:
+def rows_missing(site: FaultSite, fault: Fault) -> Planted:
     """Delete ledgers.rows when the mark or the index refers to it."""
     path, _ = _rows(site)
     if not _known_sequence(site.chart):
@@ -77,12 +77,12 @@ def _planted_in_rows(fault: Fault, wanted: tuple[Alternatives, ...], words: str)
 # ── cookies ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _cookie(site: Site) -> Path:
+def _cookie(site: FaultSite) -> Path:
     paths = [one / filenames.COOKIE for one in (site.chart.ledgers, site.chart.journal)]
     return site.choose([path for path in paths if path.exists()])
 
 
-def cookie_flipped(site: Site, fault: Fault) -> Planted:
+def cookie_flipped(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit of the version or of the instance id. Other fields name places, and may change."""
     path = _cookie(site)
     data = path.read_bytes()
@@ -97,7 +97,7 @@ def cookie_flipped(site: Site, fault: Fault) -> Planted:
     return _planted_in_cookie(fault, path, f"byte {at}")
 
 
-def cookie_other(site: Site, fault: Fault) -> Planted:
+def cookie_other(site: FaultSite, fault: Fault) -> Planted:
     """Put the cookie of another instance into one of the directories."""
     path = _cookie(site)
     data = path.read_bytes()
@@ -108,7 +108,7 @@ def cookie_other(site: Site, fault: Fault) -> Planted:
     return _planted_in_cookie(fault, path, "")
 
 
-def cookie_missing(site: Site, fault: Fault) -> Planted:
+def cookie_missing(site: FaultSite, fault: Fault) -> Planted:
     path = _cookie(site)
     site.copy.remove(path)
     return _planted_in_cookie(fault, path, "")
@@ -123,7 +123,7 @@ def _planted_in_cookie(fault: Fault, path: Path, words: str) -> Planted:
 # ── unknown files ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def unknown_file(site: Site, fault: Fault) -> Planted:
+def unknown_file(site: FaultSite, fault: Fault) -> Planted:
     """Add a file with a name that neither ledgerstore nor a bookie uses."""
     directory = site.choose([site.chart.ledgers, site.chart.journal])
     name = site.choose(_STRANGE_NAMES)

@@ -11,7 +11,7 @@ from storage.entry.model import DigestType
 if TYPE_CHECKING:
     from recovery.audit.faults.chart import Chart, ChartRecord, LogChart
     from recovery.audit.faults.planted import Alternatives
-    from recovery.audit.faults.site import Site
+    from recovery.audit.faults.site import FaultSite
 
 _HEAD_END = 36
 _BY_NUMBER = 0.5
@@ -40,7 +40,7 @@ class ChosenBits(NamedTuple):
     end: int
 
 
-def plant(site: Site, fault: Fault) -> Planted:
+def plant(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit in that field of some entry."""
     chosen = _choose(site, fault)
     log, record = chosen.log, chosen.record
@@ -88,7 +88,7 @@ def _id_places(record: ChartRecord) -> tuple[tuple[int, int], tuple[int, int]]:
     return (record.offset + 4, record.offset + 12), (record.offset + 12, record.offset + 20)
 
 
-def _choose(site: Site, fault: Fault) -> ChosenBits:
+def _choose(site: FaultSite, fault: Fault) -> ChosenBits:
     logs = [log for log in site.chart.logs if log.entries and not log.is_leftover]
     log = site.choose(logs)
     if fault in _FIELDS:
@@ -107,7 +107,7 @@ def _choose(site: Site, fault: Fault) -> ChosenBits:
     return ChosenBits(log, record, record.offset + _HEAD_END + width, record.end)
 
 
-def _random_entry(site: Site, entries: list[ChartRecord]) -> ChartRecord:
+def _random_entry(site: FaultSite, entries: list[ChartRecord]) -> ChartRecord:
     """Choose small and large records equally often. Most are small, and large ones cross the chunks of a
     scan.
     """
@@ -195,7 +195,7 @@ def named(chart: Chart, log: LogChart, record: ChartRecord) -> tuple[Alternative
     return ((expected,),)
 
 
-def plant_in_filler(site: Site, fault: Fault) -> Planted:
+def plant_in_filler(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit in a filler record, but not in its kind: any kind but a map's is a filler to
     every reader.
     """
@@ -218,7 +218,7 @@ def plant_in_filler(site: Site, fault: Fault) -> Planted:
     )
 
 
-def plant_in_kind(site: Site, fault: Fault) -> Planted:
+def plant_in_kind(site: FaultSite, fault: Fault) -> Planted:
     """Flip a bit in the kind of a filler record. Every scan skips it nevertheless, and one bit does not make
     it a map.
     """
@@ -227,7 +227,7 @@ def plant_in_kind(site: Site, fault: Fault) -> Planted:
     return Planted(fault=fault, file=log.name, offset=record.offset, end=record.end, words=f"byte {at}")
 
 
-def _fillers(site: Site) -> list[tuple[LogChart, ChartRecord]]:
+def _fillers(site: FaultSite) -> list[tuple[LogChart, ChartRecord]]:
     return [
         (log, record)
         for log in site.chart.logs

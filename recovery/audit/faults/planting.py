@@ -16,7 +16,7 @@ from recovery.audit.faults import (
     in_records,
 )
 from recovery.audit.faults.kinds import Fault
-from recovery.audit.faults.site import NoPlace, Site
+from recovery.audit.faults.site import FaultSite, NoPlace
 from recovery.audit.faults.store_copy import StoreCopy
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _TRIES = 20
 
-HOW: Mapping[Fault, Callable[[Site, Fault], Planted]] = {
+HOW: Mapping[Fault, Callable[[FaultSite, Fault], Planted]] = {
     Fault.LOG_SIZE: in_records.plant,
     Fault.LOG_LEDGER: in_records.plant,
     Fault.LOG_ENTRY: in_records.plant,
@@ -107,7 +107,7 @@ def plant(chart: Chart, fault: Fault, seed: int, root: Path) -> Planted | None:
     The same seed plants the same fault.
     """
     dice = Random(seed)  # noqa: S311 - repeatable on purpose
-    site = Site(StoreCopy(chart.root, root), chart, dice)
+    site = FaultSite(StoreCopy(chart.root, root), chart, dice)
     for _ in range(_TRIES):
         try:
             return HOW[fault](site, fault)

@@ -22,7 +22,7 @@ class NoPlace(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class FaultSite:
     """A copy of a store, the chart of its source, and a random generator."""
 
     copy: StoreCopy

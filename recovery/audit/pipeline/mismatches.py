@@ -64,7 +64,7 @@ def _run(run: Run, stage: str, tasks: Sequence[tuple[_MismatchedLedgers, AuditTa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Portion:
+class _Comparison:
     """What is compared at once for one store. `sums` are those of its windows, or `None` if it is
     everything.
     """
@@ -77,9 +77,9 @@ class _Portion:
         return self.store.entry_tasks() if self.sums is None else self.store.window_entry_tasks(self.sums)
 
 
-def _rounds(stores: Iterable[_MismatchedLedgers]) -> Iterator[list[_Portion]]:
+def _rounds(stores: Iterable[_MismatchedLedgers]) -> Iterator[list[_Comparison]]:
     """Yield portions of one or more stores that fit into memory together, in the order of ids."""
-    some: list[_Portion] = []
+    some: list[_Comparison] = []
     for store in stores:
         for portion in store.portions():
             if some and sum(one.count for one in some) + portion.count > TOGETHER_MAX:
@@ -147,17 +147,17 @@ class _MismatchedLedgers:
         else:
             self._found.setdefault(type(task), []).append(part)
 
-    def portions(self) -> Iterator[_Portion]:
+    def portions(self) -> Iterator[_Comparison]:
         if not self._ledgers:
             return
         if self.count <= TOGETHER_MAX:
-            yield _Portion(self, self.count)
+            yield _Comparison(self, self.count)
             return
         logs, index = (merged_sums(self._found.pop(kind, [])) for kind in (SumLogWindows, SumIndexWindows))
         same, differing = split_differing(logs, index, self._always_compared())
         self.comparison.agree(same)
         for sums in portions(differing, TOGETHER_MAX):
-            yield _Portion(self, int(sums["count"].sum()), sums)
+            yield _Comparison(self, int(sums["count"].sum()), sums)
 
     def _always_compared(self) -> set[int]:
         """Return ledgers that are compared whole, because both sides may agree and still be wrong."""

@@ -73,12 +73,12 @@ class ScanJournal:
 def read_journal(file: ReadFile, task: ScanJournal, throttle: ReadThrottle) -> JournalPart:
     """Run the task on a file that is already open."""
     clock = time.monotonic()
-    found = _JournalScan(task, MeteredFile(file, throttle))
+    found = _JournalScanner(task, MeteredFile(file, throttle))
     found.run()
     return found.part(time.monotonic() - clock)
 
 
-class _JournalScan:
+class _JournalScanner:
     """The work on one journal."""
 
     def __init__(self, task: ScanJournal, file: ReadFile) -> None:

@@ -30,7 +30,7 @@ from recovery.audit.spark.index_tables import IndexTables
 from recovery.audit.spark.journal_tables import JournalTables
 from recovery.audit.spark.log_tables import LogTables
 from recovery.audit.spark.pushdown import EVERYTHING
-from recovery.audit.spark.source_options import Unreadable
+from recovery.audit.spark.source_options import UnreadableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -87,7 +87,7 @@ class FilePartition(InputPartition):
         try:
             yield from getattr(self._tables, self._rows)(**self._options)
         except OSError as error:
-            if self._unreadable is Unreadable.FAIL:
+            if self._unreadable is UnreadableFiles.FAIL:
                 raise
             yield from self._tables.unreadable(self._rows, error)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _YES_OR_NO = {"true": True, "false": False}
 
 
-class Unreadable(enum.Enum):
+class UnreadableFiles(enum.Enum):
     """What a query does about a journal or a log that the system refuses to read."""
 
     SKIP = "skip"
@@ -36,7 +36,7 @@ class SourceOptions:
     payload: bool
     policy: DigestPolicy = field(repr=False)
     """The passwords that were given."""
-    unreadable: Unreadable = Unreadable.SKIP
+    unreadable: UnreadableFiles = UnreadableFiles.SKIP
 
 
 def parse(options: Mapping[str, str], of_kind: Mapping[str, Table]) -> SourceOptions:
@@ -54,10 +54,10 @@ def parse(options: Mapping[str, str], of_kind: Mapping[str, Table]) -> SourceOpt
         raise ValueError("payload is true or false")
     if payload and not any(name == "payload_size" for name, _ in of_kind[rows].columns):
         raise ValueError("payload goes with the entries of logs and journals only")
-    unreadable = options.get("unreadable", Unreadable.SKIP.value).lower()
-    if unreadable not in {one.value for one in Unreadable}:
+    unreadable = options.get("unreadable", UnreadableFiles.SKIP.value).lower()
+    if unreadable not in {one.value for one in UnreadableFiles}:
         raise ValueError("unreadable is skip or fail")
-    return SourceOptions(paths[0], rows, payload, _policy(options), Unreadable(unreadable))
+    return SourceOptions(paths[0], rows, payload, _policy(options), UnreadableFiles(unreadable))
 
 
 def table(parsed: SourceOptions, of_kind: Mapping[str, Table]) -> Table:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from recovery.clusterlab.campaign import CampaignFigures
-    from recovery.clusterlab.explorer import Failure
+    from recovery.clusterlab.explorer import ViolatingSchedule
     from recovery.clusterlab.world import TraceEvent
 
 _LANE_WIDTH = 150
@@ -42,7 +42,7 @@ class Arrow(NamedTuple):
     text_anchor: str
 
 
-class Lane(NamedTuple):
+class MemberLane(NamedTuple):
     """The line of one client, of the metadata or of one bookie."""
 
     name: str
@@ -52,8 +52,8 @@ class Lane(NamedTuple):
 class MessageSequence(NamedTuple):
     """A drawn schedule."""
 
-    failure: Failure
-    lanes: list[Lane]
+    failure: ViolatingSchedule
+    lanes: list[MemberLane]
     arrows: list[Arrow]
     width: int
     height: int
@@ -71,10 +71,10 @@ def render(figures: CampaignFigures) -> str:
     )
 
 
-def drawn(failure: Failure, events: Sequence[TraceEvent]) -> MessageSequence:
+def drawn(failure: ViolatingSchedule, events: Sequence[TraceEvent]) -> MessageSequence:
     """Return where everything of a schedule is drawn."""
     names = _lanes(events)
-    lanes = [Lane(name, _FIRST_LANE + number * _LANE_WIDTH) for number, name in enumerate(names)]
+    lanes = [MemberLane(name, _FIRST_LANE + number * _LANE_WIDTH) for number, name in enumerate(names)]
     x_of = {lane.name: lane.x for lane in lanes}
     right = lanes[-1].x
     arrows = []

@@ -271,7 +271,7 @@ class Application:
         return [*self._unanswered]
 
 
-class TopicReader(ModelProcess):
+class ModelTopicReader(ModelProcess):
     """Follows the topic from what is its beginning when it starts, with lists that may be old."""
 
     def __init__(self, name: str, world: World, ledgers: ModelLedgers, node: ListNode) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from recovery.clusterlab.oracles import InvariantViolated
 from recovery.clusterlab.topics.ledgers import ListNode, ModelLedgers
 from recovery.clusterlab.topics.oracles import TopicOracles
-from recovery.clusterlab.topics.processes import Application, OwnerProcess, TopicReader
+from recovery.clusterlab.topics.processes import Application, ModelTopicReader, OwnerProcess
 from recovery.clusterlab.workload import HORIZON, Schedule
 from recovery.clusterlab.world import EventKind
 from storage.cluster.topics.managed_ledger import Position
@@ -55,7 +55,7 @@ class TopicSchedule(Schedule):
         for number, owner in enumerate(self._owners):
             world.after(number and pick(HORIZON), owner.deliver, owner.open)
         self.topic_readers = [
-            TopicReader(f"reader{number}", world, self.ledgers, self.node) for number in range(pick(3))
+            ModelTopicReader(f"reader{number}", world, self.ledgers, self.node) for number in range(pick(3))
         ]
         for reader in self.topic_readers:
             world.after(pick(HORIZON), reader.deliver, reader.poll, _END + 100)

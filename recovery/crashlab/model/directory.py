@@ -23,7 +23,7 @@ from storage.errors import StoreLocked
 
 if TYPE_CHECKING:
     from recovery.crashlab.model.disk_errors import Extent
-    from recovery.crashlab.model.machine import Machine
+    from recovery.crashlab.model.machine import SimulatedMachine
     from recovery.crashlab.model.platter import Platter
     from storage.disk.files import Directory, Lock, ReadFile, WriteFile
 
@@ -35,7 +35,7 @@ _UNLIMITED = 1 << 60
 class SimulatedDirectory:
     """A directory of a simulated disk. Each operation looks it up by its path, as a real system does."""
 
-    def __init__(self, machine: Machine, parts: tuple[str, ...]) -> None:
+    def __init__(self, machine: SimulatedMachine, parts: tuple[str, ...]) -> None:
         self._machine = machine
         self._boot = machine.boot
         self._parts = parts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from recovery.crashlab.model.directory import SimulatedDirectory
 from recovery.crashlab.model.edge_case_fates import edge_case_fates, exhaustive_fates
 from recovery.crashlab.model.fates import ATOM
-from recovery.crashlab.model.machine import Machine
+from recovery.crashlab.model.machine import SimulatedMachine
 from recovery.crashlab.model.platter import Platter
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class SimulatedDisk:
     def __init__(self, *, sector_size: int = 512, capacity: int | None = None) -> None:
         if sector_size <= 0 or sector_size % ATOM:
             raise ValueError(f"sector_size must be a multiple of {ATOM}, not {sector_size}")
-        self._machine = Machine(Platter(sector_size), [], capacity)
+        self._machine = SimulatedMachine(Platter(sector_size), [], capacity)
 
     def root(self) -> Directory:
         """Return the root directory for a process of the current boot. It exists and is durable."""
@@ -50,7 +50,7 @@ class SimulatedDisk:
         """Return another machine with the same disk, without process, faults or stop. Cheap."""
         twin = SimulatedDisk(sector_size=self.sector_size)
         machine = self._machine
-        twin._machine = Machine(machine.platter.copy(), machine.trace.copy(), machine.capacity)
+        twin._machine = SimulatedMachine(machine.platter.copy(), machine.trace.copy(), machine.capacity)
         return twin
 
     def image(self) -> str:

@@ -125,7 +125,7 @@ Fault = Refused | ShortWrite | FailedSync
 
 
 @dataclass(slots=True)
-class _Planted:
+class _PlantedDiskFault:
     fault: Fault
     seen: int = 0
 
@@ -138,13 +138,13 @@ class _Planted:
 
 
 @dataclass(slots=True)
-class Faults:
+class DiskFaults:
     """The faults planted in a disk."""
 
-    _planted: list[_Planted] = field(default_factory=list)
+    _planted: list[_PlantedDiskFault] = field(default_factory=list)
 
     def plant(self, fault: Fault) -> None:
-        self._planted.append(_Planted(fault))
+        self._planted.append(_PlantedDiskFault(fault))
 
     def mend(self) -> None:
         """Remove every fault."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from recovery.crashlab.model.content import Content
     from recovery.crashlab.model.disk_errors import Extent, Fault
-    from recovery.crashlab.model.machine import Machine
+    from recovery.crashlab.model.machine import SimulatedMachine
     from recovery.crashlab.model.names import Names
     from recovery.crashlab.model.platter import Platter
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class _Handle:
     """A file that was opened in one boot of a machine."""
 
-    def __init__(self, machine: Machine, file: int, name: str) -> None:
+    def __init__(self, machine: SimulatedMachine, file: int, name: str) -> None:
         self._machine = machine
         self._boot = machine.boot
         self._file = file

@@ -11,7 +11,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from recovery.crashlab.model.disk_errors import NOTHING, Faults, FirstBytes, Whole
+from recovery.crashlab.model.disk_errors import NOTHING, DiskFaults, FirstBytes, Whole
 from recovery.crashlab.model.operations import WRITING, Operation, Verb
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ class DeadHandle(Stopped):
     """A file, directory or lock was used after its process was killed or lost its power."""
 
 
-class Machine:
+class SimulatedMachine:
     """One machine with one disk, over all its boots."""
 
     def __init__(self, platter: Platter, trace: list[Operation], capacity: int | None) -> None:
         self.platter = platter
         self.trace = trace
         self.capacity = capacity
-        self.faults = Faults()
+        self.faults = DiskFaults()
         self.locked: set[int] = set()
         self.watchers: list[Callable[[Operation], None]] = []
         self.boot = 0

@@ -26,7 +26,7 @@ ROOT = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
+class _PendingRename:
     """A pending rename into another directory: the name arrives in one directory and leaves another."""
 
     came: PendingName
@@ -42,7 +42,7 @@ class Platter:
         self.directories: dict[int, Names] = {ROOT: Names()}
         self._next = 1
         self._changes = 0
-        self._moves: list[_Move] = []
+        self._moves: list[_PendingRename] = []
         self.linked: set[int] = set()
         """The files that have had more than one name."""
         self._own: set[int] = {ROOT}  # the nodes that no copy shares
@@ -100,7 +100,7 @@ class Platter:
         self.change_name(source[0], node, old=source[1])
         places = (target[0], source[0])
         came, went = (PendingName(number, len(self.directories[number].changes) - 1) for number in places)
-        self._moves.append(_Move(came, went))
+        self._moves.append(_PendingRename(came, went))
 
     def sync_names(self, directory: int) -> None:
         """Make the names of a directory durable."""

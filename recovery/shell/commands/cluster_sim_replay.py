@@ -12,7 +12,7 @@ from recovery.shell.commands.cluster_sim_run import KIND_HELP, KINDS
 from recovery.shell.exit_codes import CannotDo, Exit, say
 
 if TYPE_CHECKING:
-    from recovery.clusterlab.explorer import Failure
+    from recovery.clusterlab.explorer import ViolatingSchedule
 
 
 @click.command()
@@ -36,7 +36,7 @@ def command(ctx: click.Context, schedule: str, kind: str, is_minimised: object, 
     from recovery.clusterlab.explorer import minimise, play, trace
 
     seed, choices, kind = (int(schedule), None, kind) if schedule.isdigit() else _first(Path(schedule))
-    failure: Failure | None = play(seed, choices, KINDS[kind])
+    failure: ViolatingSchedule | None = play(seed, choices, KINDS[kind])
     if failure is None:
         say(f"replay: schedule {seed} violates nothing")
         ctx.exit(Exit.CLEAN)

@@ -85,7 +85,7 @@ def command(
     check_installed("top", "cluster", "prometheus_client")
     if not targets:
         raise click.UsageError("which bookies? Give the address of a cluster, or HOST:PORT of each bookie")
-    watch = Watch(finder(targets, connection), fetch, time.monotonic)
+    watch = BookieWatch(finder(targets, connection), fetch, time.monotonic)
     ends = once or form is Form.JSON or (form is Form.TABLE and not sys.stdout.isatty())
     rows = watch.rows()  # the first look: rates need two
     if form is Form.TABLE and not ends:
@@ -111,7 +111,7 @@ def print_rows(rows: Sequence[Row], form: Form) -> None:
     out.end()
 
 
-class Watch:
+class BookieWatch:
     """Looks at bookies again and again."""
 
     def __init__(
@@ -202,7 +202,7 @@ def fetch(address: str) -> str:
     return data.decode()
 
 
-def show_live(watch: Watch, rows: Sequence[Row], interval_s: float) -> NoReturn:
+def show_live(watch: BookieWatch, rows: Sequence[Row], interval_s: float) -> NoReturn:
     """Show a table that is replaced after each interval, until Ctrl-C."""
     from rich.live import Live
 

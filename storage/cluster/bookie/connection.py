@@ -76,7 +76,7 @@ class Received(NamedTuple):
     flaw: str | None
 
 
-class Stage(enum.Enum):
+class TlsStage(enum.Enum):
     """How far the upgrade to TLS is."""
 
     PLAIN = "plain"
@@ -91,7 +91,7 @@ class ConnectionState:
         self.limits = limits
         self.unanswered = 0
         self.adds = UnansweredAdds()
-        self.stage = Stage.PLAIN
+        self.stage = TlsStage.PLAIN
         self.is_served = policy.serves_plain_text
         """Whether its requests are served. Otherwise each is refused as unauthorized."""
         self._policy = policy
@@ -113,8 +113,8 @@ class ConnectionState:
 
     def receive(self, data: bytes) -> Received:
         """Return the requests that are complete with these bytes."""
-        if self._rest or self.stage is Stage.UPGRADING:
-            if len(self._rest) + len(data) < self._needed or self.stage is Stage.UPGRADING:
+        if self._rest or self.stage is TlsStage.UPGRADING:
+            if len(self._rest) + len(data) < self._needed or self.stage is TlsStage.UPGRADING:
                 self._rest += data
                 return Received([], None)
             data = b"".join((self._rest, data))
@@ -142,7 +142,7 @@ class ConnectionState:
                         # Else a peer between the two could put requests of its own before the client's.
                         found = "bytes in plain text after START_TLS"
                     else:
-                        self.stage = Stage.UPGRADING
+                        self.stage = TlsStage.UPGRADING
                 if isinstance(found, str):
                     flaw = found
                     break
@@ -161,7 +161,7 @@ class ConnectionState:
     def _may_upgrade(self) -> bool:
         """Whether TLS may begin: it is offered, it has not begun, and no answer is under way."""
         is_offered = self._policy.channels is not Channels.PLAIN_ONLY
-        return is_offered and self.stage is Stage.PLAIN and not self.unanswered
+        return is_offered and self.stage is TlsStage.PLAIN and not self.unanswered
 
     def secure(self, subject: Subject | None) -> str | None:
         """Note that the handshake is over; return why the client is not served, or `None` if it is.
@@ -169,7 +169,7 @@ class ConnectionState:
         `subject` is that of the client's verified certificate. `receive` with no bytes returns the requests
         that have arrived meanwhile.
         """
-        self.stage = Stage.SECURE
+        self.stage = TlsStage.SECURE
         refusal = self._policy.refusal_of(subject)
         self.is_served = refusal is None
         self._needed = frames.size_of_first(bytes(self._rest))

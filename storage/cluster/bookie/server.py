@@ -23,7 +23,7 @@ from storage.cluster.bookie.connection import (
     REQUEST_SIZE,
     ConnectionLimits,
     ConnectionState,
-    Stage,
+    TlsStage,
     size_of,
     weight_of,
 )
@@ -153,7 +153,7 @@ class BookieConnection(asyncio.Protocol):
         before, incomplete = self._connection.unanswered, self._connection.incomplete
         stage = self._connection.stage
         requests, flaw = self._connection.receive(data)
-        if stage is Stage.PLAIN and self._connection.stage is Stage.UPGRADING:
+        if stage is TlsStage.PLAIN and self._connection.stage is TlsStage.UPGRADING:
             # Now, because START_TLS may have to wait until the peer takes answers. Plain text that came
             # meanwhile would be taken for the client's after the handshake.
             assert self._transport is not None
@@ -175,9 +175,9 @@ class BookieConnection(asyncio.Protocol):
                 break
             self._reading += weight
             incoming = todo.popleft()
-            if self._connection.is_served and self._connection.stage is not Stage.UPGRADING:
+            if self._connection.is_served and self._connection.stage is not TlsStage.UPGRADING:
                 self._server.take(self, incoming)
-            elif self._connection.stage is Stage.UPGRADING:
+            elif self._connection.stage is TlsStage.UPGRADING:
                 self._begin_tls(incoming)
             else:
                 self._refuse(incoming)
@@ -347,7 +347,7 @@ class BookieConnection(asyncio.Protocol):
         if (
             self._transport is None
             or self._transport.is_closing()
-            or self._connection.stage is Stage.UPGRADING
+            or self._connection.stage is TlsStage.UPGRADING
         ):
             return
         is_behind = self._is_unsent or bool(self._todo)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _DeferredCall:
     """A call that is made after a number of answers."""
 
     adds: int
@@ -33,7 +33,7 @@ class UnansweredAdds:
 
     def __init__(self) -> None:
         self._count: dict[int, int] = {}
-        self._waiting: dict[int, list[_Waiting]] = {}
+        self._waiting: dict[int, list[_DeferredCall]] = {}
 
     def note_arrived(self, ledger_id: int, count: int) -> None:
         self._count[ledger_id] = self._count.get(ledger_id, 0) + count
@@ -62,7 +62,7 @@ class UnansweredAdds:
         """
         adds = self._count.get(ledger_id, 0)
         if adds:
-            self._waiting.setdefault(ledger_id, []).append(_Waiting(adds, call))
+            self._waiting.setdefault(ledger_id, []).append(_DeferredCall(adds, call))
         return adds > 0
 
     def forget_calls(self) -> None:

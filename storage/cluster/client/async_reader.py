@@ -216,7 +216,9 @@ class AsyncLedgerReader:
 
     async def follow(self, first: int = 0) -> AsyncGenerator[Entry, None]:
         """Yield the entries from one on, also while they are written. End when the ledger is closed."""
-        following = _Following(self._cluster, LedgerTailer(self._entries, self._metadata, first), self.id)
+        following = _FollowIteration(
+            self._cluster, LedgerTailer(self._entries, self._metadata, first), self.id
+        )
         try:
             while (entry := await following.next()) is not None:
                 yield entry
@@ -224,7 +226,7 @@ class AsyncLedgerReader:
             await following.stop()
 
 
-class _Following:
+class _FollowIteration:
     """One iteration that follows a ledger: entries wait here until they are taken."""
 
     def __init__(self, cluster: AsyncCluster, machine: LedgerTailer, ledger_id: int) -> None:

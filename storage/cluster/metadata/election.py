@@ -19,7 +19,7 @@ from storage.cluster.metadata.underreplication import base_path
 from storage.cluster.metadata.update import create_node, delete_node
 from storage.cluster.metadata.znodes import Created, CreateMode, Gone, Unchanged
 from storage.cluster.wire import text
-from storage.cluster.wire.protobuf import FieldKind, Malformed, Message, MessageField, MessageTable
+from storage.cluster.wire.protobuf import FieldKind, Malformed, MessageField, MessageTable, ProtobufMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ class Elected:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class NotElected:
     """Another vote comes before. When it is gone, look again."""
 
     predecessor: str
@@ -52,14 +52,14 @@ class NoVote:
     """The vote is gone, as its session must be."""
 
 
-def standing(votes: Iterable[str], mine: str) -> Elected | After | NoVote:
+def standing(votes: Iterable[str], mine: str) -> Elected | NotElected | NoVote:
     """Return where the vote `mine` stands among the names of all votes."""
     order = sorted((number_of(name), name) for name in votes if _VOTE_NAME.fullmatch(name))
     names = [name for _, name in order]
     if mine not in names:
         return NoVote()
     place = names.index(mine)
-    return After(names[place - 1]) if place else Elected()
+    return NotElected(names[place - 1]) if place else Elected()
 
 
 def number_of(vote: str) -> int:
@@ -82,7 +82,7 @@ class Candidate:
     def __init__(self, znodes: Znodes, root: str, bookie_id: str) -> None:
         self._znodes = znodes
         self._path = election_path(root)
-        self._data = text.encode(VOTE, Message({"bookieId": bookie_id}))
+        self._data = text.encode(VOTE, ProtobufMessage({"bookieId": bookie_id}))
         self._vote: str | None = None
 
     async def wait_until_elected(self) -> None:
@@ -96,7 +96,7 @@ class Candidate:
                     # Only for people who look at the node.
                     await self._znodes.set(self._path, self._data)
                     return
-                case After(predecessor):
+                case NotElected(predecessor):
                     await self._wait_until_gone(predecessor)
                 case NoVote():
                     self._vote = None

@@ -22,7 +22,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from storage.cluster.wire import protobuf, text
-from storage.cluster.wire.protobuf import FieldKind, Malformed, Message, MessageField, MessageTable
+from storage.cluster.wire.protobuf import FieldKind, Malformed, MessageField, MessageTable, ProtobufMessage
 from storage.entry.model import NO_ENTRY, DigestType
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def encode(metadata: ClusterLedgerMetadata) -> bytes:
             return head + protobuf.encode_varint(len(body)) + body
 
 
-class _Flaw(Exception):
+class _MalformedMetadata(Exception):
     """Ends a decoding that has met malformed data. `decode` returns it as a value."""
 
 
@@ -172,17 +172,19 @@ def decode(data: bytes) -> ClusterLedgerMetadata | Malformed:
     try:
         metadata = _decode(data)
         _check(metadata)
-    except _Flaw as flaw:
+    except _MalformedMetadata as flaw:
         return Malformed(str(flaw))
     return metadata
 
 
 def _decode(data: bytes) -> ClusterLedgerMetadata:
     if not data.startswith(_HEADER):
-        raise _Flaw("no ledger metadata: the header is missing")
+        raise _MalformedMetadata("no ledger metadata: the header is missing")
     number, newline, body = data[len(_HEADER) :].partition(b"\n")
     if not newline or not number.isdigit() or len(number) > _VERSION_DIGITS_MAX:
-        raise _Flaw(f"no version of the format after the header: {number[:_VERSION_DIGITS_MAX]!r}")
+        raise _MalformedMetadata(
+            f"no version of the format after the header: {number[:_VERSION_DIGITS_MAX]!r}"
+        )
     match int(number):
         case 1:
             return _decode_lines(body)
@@ -191,22 +193,22 @@ def _decode(data: bytes) -> ClusterLedgerMetadata:
         case 3:
             return _metadata(protobuf.decode(LEDGER_METADATA, _delimited(body)), 3)
         case version:
-            raise _Flaw(f"format version {version}; this program knows 1 to 3")
+            raise _MalformedMetadata(f"format version {version}; this program knows 1 to 3")
 
 
 def _delimited(body: bytes) -> bytes:
     match = _LENGTH.match(body)
     if match is None:
-        raise _Flaw("no length of the message")
+        raise _MalformedMetadata("no length of the message")
     size, rest = protobuf.decode_varint(match[0]), body[match.end() :]
     if len(rest) != size:
-        raise _Flaw(f"{len(rest)} bytes after the length, which says {size}")
+        raise _MalformedMetadata(f"{len(rest)} bytes after the length, which says {size}")
     return rest
 
 
-def _message(metadata: ClusterLedgerMetadata) -> Message:
+def _message(metadata: ClusterLedgerMetadata) -> ProtobufMessage:
     segments = tuple(
-        Message({"ensembleMember": one.bookies, "firstEntryId": one.first_entry}, one.unknown)
+        ProtobufMessage({"ensembleMember": one.bookies, "firstEntryId": one.first_entry}, one.unknown)
         for one in metadata.segments
     )
     values = {
@@ -221,21 +223,23 @@ def _message(metadata: ClusterLedgerMetadata) -> Message:
         "ackQuorumSize": metadata.ack_quorum,
         "ctime": metadata.created_ms,
         "customMetadata": tuple(
-            Message({"key": one.key, "value": one.value}, one.unknown) for one in metadata.custom
+            ProtobufMessage({"key": one.key, "value": one.value}, one.unknown) for one in metadata.custom
         ),
         "cToken": metadata.creator_token,
     }
-    return Message({name: value for name, value in values.items() if value is not None}, metadata.unknown)
+    return ProtobufMessage(
+        {name: value for name, value in values.items() if value is not None}, metadata.unknown
+    )
 
 
-def _metadata(message: Message | Malformed, version: int) -> ClusterLedgerMetadata:
+def _metadata(message: ProtobufMessage | Malformed, version: int) -> ClusterLedgerMetadata:
     if isinstance(message, Malformed):
-        raise _Flaw(message.reason)
+        raise _MalformedMetadata(message.reason)
     state, digest = message.integer("state"), message.integer("digestType")
     if state not in _STATES:
-        raise _Flaw(f"state {state}")
+        raise _MalformedMetadata(f"state {state}")
     if "digestType" in message and digest not in _DIGEST_TYPES:
-        raise _Flaw(f"digest type {digest}")
+        raise _MalformedMetadata(f"digest type {digest}")
     write_quorum = message.integer("quorumSize")
     return ClusterLedgerMetadata(
         ensemble_size=message.integer("ensembleSize"),
@@ -265,21 +269,21 @@ def _check(metadata: ClusterLedgerMetadata) -> None:
     """Refuse metadata by which no entry could be found."""
     if not metadata.ensemble_size >= metadata.write_quorum >= metadata.ack_quorum >= 1:
         sizes = f"{metadata.ensemble_size}, {metadata.write_quorum}, {metadata.ack_quorum}"
-        raise _Flaw(f"ensemble, write quorum and ack quorum of {sizes}")
+        raise _MalformedMetadata(f"ensemble, write quorum and ack quorum of {sizes}")
     if not metadata.segments:
-        raise _Flaw("no segment")
+        raise _MalformedMetadata("no segment")
     before = -1
     for segment in metadata.segments:
         if segment.first_entry <= before:
-            raise _Flaw(f"a segment at entry {segment.first_entry} after that at {before}")
+            raise _MalformedMetadata(f"a segment at entry {segment.first_entry} after that at {before}")
         if len(segment.bookies) != metadata.ensemble_size:
-            raise _Flaw(
+            raise _MalformedMetadata(
                 f"{len(segment.bookies)} bookies in the segment at entry {segment.first_entry},"
                 f" and an ensemble size of {metadata.ensemble_size}"
             )
         before = segment.first_entry
     if metadata.is_closed and (metadata.last_entry is None or metadata.last_entry < NO_ENTRY):
-        raise _Flaw(f"closed at entry {metadata.last_entry}")
+        raise _MalformedMetadata(f"closed at entry {metadata.last_entry}")
 
 
 # ── version 1 ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -310,7 +314,7 @@ def _decode_lines(body: bytes) -> ClusterLedgerMetadata:
             int(size), int(quorum), int(quorum), tuple(segments), length=int(length), format_version=1
         )
     except ValueError as error:
-        raise _Flaw(f"format version 1: {error}") from None
+        raise _MalformedMetadata(f"format version 1: {error}") from None
     if last is None:
         return metadata
     if last.bookies != (_CLOSED_TAG,):

@@ -19,7 +19,7 @@ from storage.cluster.metadata.paths import AVAILABLE, READ_ONLY
 from storage.cluster.metadata.update import delete_own
 from storage.cluster.metadata.znodes import Created, CreateMode, Gone, NoParent, Unchanged, Unknown
 from storage.cluster.wire import protobuf
-from storage.cluster.wire.protobuf import FieldKind, Malformed, Message, MessageField, MessageTable
+from storage.cluster.wire.protobuf import FieldKind, Malformed, MessageField, MessageTable, ProtobufMessage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -95,7 +95,7 @@ SERVICE_INFO = MessageTable(
 def encode_service_info(info: ServiceInfo) -> bytes:
     """Encode the data of a bookie's node."""
     endpoints = tuple(
-        Message(
+        ProtobufMessage(
             {
                 "id": one.id,
                 "port": one.port,
@@ -108,9 +108,9 @@ def encode_service_info(info: ServiceInfo) -> bytes:
         )
         for one in info.endpoints
     )
-    properties = tuple(Message({"key": key, "value": value}) for key, value in info.properties)
+    properties = tuple(ProtobufMessage({"key": key, "value": value}) for key, value in info.properties)
     return protobuf.encode(
-        SERVICE_INFO, Message({"endpoints": endpoints, "properties": properties}, info.unknown)
+        SERVICE_INFO, ProtobufMessage({"endpoints": endpoints, "properties": properties}, info.unknown)
     )
 
 

@@ -37,7 +37,7 @@ from storage.cluster.metadata.znodes import (
     Unknown,
 )
 from storage.cluster.wire import protobuf, text
-from storage.cluster.wire.protobuf import FieldKind, Malformed, Message, MessageField, MessageTable
+from storage.cluster.wire.protobuf import FieldKind, Malformed, MessageField, MessageTable, ProtobufMessage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -59,7 +59,7 @@ MARK = MessageTable(
 )
 LOCK = MessageTable("LockDataFormat", MessageField(1, "bookieId", FieldKind.TEXT))
 
-_LAYOUT_DATA = text.encode(LAYOUT_MESSAGE, Message({"type": "BASIC", "version": 1}))
+_LAYOUT_DATA = text.encode(LAYOUT_MESSAGE, ProtobufMessage({"type": "BASIC", "version": 1}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ class CheckKind(enum.Enum):
 def encode_mark(replicas: Iterable[str], created_ms: int | None) -> bytes:
     """Encode the data of a mark."""
     values: dict[str, Value] = {"replica": tuple(replicas)}
-    return text.encode(MARK, Message(values if created_ms is None else values | {"ctime": created_ms}))
+    return text.encode(
+        MARK, ProtobufMessage(values if created_ms is None else values | {"ctime": created_ms})
+    )
 
 
 def decode_mark(path: str, ledger_id: int, node: Node) -> UnderreplicationMark:
@@ -104,7 +106,7 @@ def decode_mark(path: str, ledger_id: int, node: Node) -> UnderreplicationMark:
     return UnderreplicationMark(ledger_id, message.texts("replica"), created_ms, node.stat.version)
 
 
-def _decode(path: str, table: MessageTable, data: bytes) -> Message:
+def _decode(path: str, table: MessageTable, data: bytes) -> ProtobufMessage:
     message = text.decode(table, data)
     if isinstance(message, Malformed):
         raise InvalidMetadata(path, message.reason)
@@ -173,7 +175,9 @@ async def mark_ledger(
             before = _decode(path, MARK, data)
             names = dict.fromkeys((*before.texts("replica"), *replicas))
             created_ms = now_ms if before.integer("ctime") != now_ms else now_ms + 1
-            return text.encode(MARK, Message({"replica": tuple(names), "ctime": created_ms}, before.unknown))
+            return text.encode(
+                MARK, ProtobufMessage({"replica": tuple(names), "ctime": created_ms}, before.unknown)
+            )
 
         if not isinstance(await change_data(znodes, path, renewed), Gone):
             return
@@ -240,7 +244,7 @@ class RepairLock:
 async def lock_ledger(znodes: Znodes, root: str, ledger_id: int, holder: str) -> LedgerLock | None:
     """Lock a ledger, marked or not, against repairs. Return `None` if another session has locked it."""
     path = lock_path(root, ledger_id)
-    data = text.encode(LOCK, Message({"bookieId": holder}))
+    data = text.encode(LOCK, ProtobufMessage({"bookieId": holder}))
     answer = await create_node(znodes, path, data, CreateMode.EPHEMERAL)
     if isinstance(answer, Unknown):
         # A server that lags would not show the lock. It would stay then until the session ends.
@@ -435,7 +439,7 @@ async def read_check_time(znodes: Znodes, root: str, kind: CheckKind) -> int | N
 
 async def set_check_time(znodes: Znodes, root: str, kind: CheckKind, time_ms: int) -> None:
     """Remember that a check of all ledgers was completed. One that was cut short is not."""
-    data = protobuf.encode(kind.table, Message({kind.value: time_ms}))
+    data = protobuf.encode(kind.table, ProtobufMessage({kind.value: time_ms}))
     await _put(znodes, f"{base_path(root)}/{kind.node}", data)
 
 

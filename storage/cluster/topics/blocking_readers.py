@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from storage.cluster.topics.cursor import Cursor
     from storage.cluster.topics.message import ReceivedMessage
     from storage.cluster.topics.message_id import MessageId
-    from storage.cluster.topics.reader import AsyncTopicReader, ReadEntry, Start
+    from storage.cluster.topics.reader import AsyncTopicReader, Start, TopicEntry
     from storage.cluster.topics.subscription import AsyncSubscription
 
 _PIECE = 500
@@ -41,7 +41,7 @@ class TopicReader:
         """Yield the messages without end: wait for those that are still to come."""
         return self._pieces(self._reader.follow_entries(), 1)
 
-    def _pieces(self, entries: AsyncGenerator[ReadEntry, None], count: int) -> Iterator[ReceivedMessage]:
+    def _pieces(self, entries: AsyncGenerator[TopicEntry, None], count: int) -> Iterator[ReceivedMessage]:
         piece: list[ReceivedMessage] = []
         used = 0
         try:
@@ -63,7 +63,7 @@ class TopicReader:
                 self._reader.go_on_after(piece[used - 1].id)
 
     async def _next_of(
-        self, entries: AsyncGenerator[ReadEntry, None], count: int
+        self, entries: AsyncGenerator[TopicEntry, None], count: int
     ) -> tuple[list[ReceivedMessage], StoreError | None]:
         """Return the messages of the next entries, at least so many, and the error that comes after them.
 

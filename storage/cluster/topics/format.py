@@ -202,7 +202,7 @@ def encode_entry(
         values["compression"] = compression.value
         values["uncompressed_size"] = len(payload)
         payload = compress(compression, payload)
-    metadata = protobuf.encode(_METADATA, protobuf.Message(values))
+    metadata = protobuf.encode(_METADATA, protobuf.ProtobufMessage(values))
     size = len(metadata).to_bytes(4, "big")
     checksum = crc32c(payload, crc32c(metadata, crc32c(size))).to_bytes(4, "big")
     return b"".join((_broker_bytes(broker), _MAGIC_CHECKSUM, checksum, size, metadata, payload))
@@ -237,7 +237,8 @@ def _of_message(message: Message) -> dict[str, Value]:
     values: dict[str, Value] = {}
     if message.properties:
         values["properties"] = tuple(
-            protobuf.Message({"key": key, "value": value}) for key, value in message.properties.items()
+            protobuf.ProtobufMessage({"key": key, "value": value})
+            for key, value in message.properties.items()
         )
     if isinstance(message.key, str):
         values["partition_key"] = message.key
@@ -268,7 +269,7 @@ def _batch(messages: Sequence[Message], sequence_ids: Sequence[int]) -> bytes:
             parts += (_PLAIN_SIZES[len(metadata)], metadata, payload)
         else:
             own = {"payload_size": len(payload), "sequence_id": sequence_id, **_of_message(message)}
-            metadata = protobuf.encode(_SINGLE, protobuf.Message(own))
+            metadata = protobuf.encode(_SINGLE, protobuf.ProtobufMessage(own))
             parts += (len(metadata).to_bytes(4, "big"), metadata, payload)
     return b"".join(parts)
 
@@ -282,14 +283,14 @@ def _broker_bytes(broker: BrokerEntry | None) -> bytes:
         return b""
     pairs = {"timestamp": broker.timestamp_ms, "index": broker.index}
     values: dict[str, Value] = {name: value for name, value in pairs.items() if value is not None}
-    metadata = protobuf.encode(_BROKER, protobuf.Message(values))
+    metadata = protobuf.encode(_BROKER, protobuf.ProtobufMessage(values))
     return _MAGIC_BROKER + len(metadata).to_bytes(4, "big") + metadata
 
 
 # ── decoding ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Flaw(Exception):
+class _MalformedEntry(Exception):
     """Ends a decoding. `decode_entry` adds where the entry was."""
 
     def __init__(self, reason: str, kind: type[InvalidMessageEntry] = InvalidMessageEntry) -> None:
@@ -305,7 +306,7 @@ def decode_entry(data: bytes, topic: str = "", ledger_id: int = -1, entry_id: in
     """
     try:
         return _decode(data)
-    except _Flaw as flaw:
+    except _MalformedEntry as flaw:
         raise flaw.kind(topic, ledger_id, entry_id, flaw.reason) from None
 
 
@@ -318,12 +319,12 @@ def _decode(data: bytes) -> DecodedEntry:
         broker = BrokerEntry(*present)
     if data.startswith(_MAGIC_CHECKSUM, at):
         if len(data) < at + 6:
-            raise _Flaw("it ends in its checksum")
+            raise _MalformedEntry("it ends in its checksum")
         written = int.from_bytes(data[at + 2 : at + 6], "big")
         at += 6
         computed = crc32c(memoryview(data)[at:])
         if written != computed:
-            raise _Flaw(f"checksum {computed:08x} instead of {written:08x}", EntryChecksumWrong)
+            raise _MalformedEntry(f"checksum {computed:08x} instead of {written:08x}", EntryChecksumWrong)
     raw, at = _sized(data, at, "message metadata")
     head = _plain_head(raw)
     if head is not None:
@@ -349,7 +350,9 @@ def _decode(data: bytes) -> DecodedEntry:
     _refuse_unsupported(metadata)
     sequence_id = metadata.integer("sequence_id")
     count = metadata.integer("num_messages_in_batch") if "num_messages_in_batch" in metadata else None
-    head = _Head(metadata.text("producer_name"), sequence_id, metadata.integer("publish_time"), count)
+    head = _SharedMetadata(
+        metadata.text("producer_name"), sequence_id, metadata.integer("publish_time"), count
+    )
     compression = Compression.NONE
     messages = ()
     if "marker_type" not in metadata:
@@ -357,7 +360,7 @@ def _decode(data: bytes) -> DecodedEntry:
             compression = Compression(metadata.integer("compression"))
         except ValueError:
             number = metadata.integer("compression")
-            raise _Flaw(f"compression {number} is not known", UnknownCompression) from None
+            raise _MalformedEntry(f"compression {number} is not known", UnknownCompression) from None
         payload = _payload(compression, data, at, metadata.integer("uncompressed_size"))
         messages = (_message(payload, metadata, head),) if count is None else _messages(payload, count, head)
     return DecodedEntry(
@@ -373,7 +376,7 @@ def _decode(data: bytes) -> DecodedEntry:
     )
 
 
-class _Head(NamedTuple):
+class _SharedMetadata(NamedTuple):
     """What all messages of an entry have in common."""
 
     producer_name: str
@@ -394,7 +397,7 @@ and for a batch the number of its messages and the last sequence id. Each varint
 """
 
 
-def _plain_head(metadata: bytes) -> _Head | None:
+def _plain_head(metadata: bytes) -> _SharedMetadata | None:
     """Return what the metadata of an entry without compression and keys have; `None` for any others.
 
     Most entries have nothing else, and the table takes three times as long.
@@ -412,8 +415,8 @@ def _plain_head(metadata: bytes) -> _Head | None:
     number = protobuf.decode_varint
     sequence_id, time_ms, count, highest = found.groups()
     if count is None:
-        return _Head(name, number(sequence_id), number(time_ms), None)
-    return _Head(name, number(sequence_id), number(time_ms), number(count), number(highest))
+        return _SharedMetadata(name, number(sequence_id), number(time_ms), None)
+    return _SharedMetadata(name, number(sequence_id), number(time_ms), number(count), number(highest))
 
 
 def _sized(data: bytes, at: int, name: str) -> tuple[bytes, int]:
@@ -421,18 +424,18 @@ def _sized(data: bytes, at: int, name: str) -> tuple[bytes, int]:
     begin = at + 4
     end = begin + int.from_bytes(data[at:begin], "big")
     if begin > len(data) or end > len(data):
-        raise _Flaw(f"it is no entry of a topic: the {name} would end after it")
+        raise _MalformedEntry(f"it is no entry of a topic: the {name} would end after it")
     return data[begin:end], end
 
 
-def _table(table: MessageTable, raw: bytes) -> protobuf.Message:
+def _table(table: MessageTable, raw: bytes) -> protobuf.ProtobufMessage:
     message = protobuf.decode(table, raw)
     if isinstance(message, Malformed):
-        raise _Flaw(f"it is no entry of a topic: {message.reason}")
+        raise _MalformedEntry(f"it is no entry of a topic: {message.reason}")
     return message
 
 
-def _refuse_unsupported(metadata: protobuf.Message) -> None:
+def _refuse_unsupported(metadata: protobuf.ProtobufMessage) -> None:
     kind = ""
     if metadata.integer("num_chunks_from_msg") > 1:
         kind = "chunked"
@@ -443,21 +446,21 @@ def _refuse_unsupported(metadata: protobuf.Message) -> None:
     elif "marker_type" not in metadata and ("txnid_least_bits" in metadata or "txnid_most_bits" in metadata):
         kind = "transactional"
     if kind:
-        raise _Flaw(f"{kind} messages are not supported", UnsupportedMessage)
+        raise _MalformedEntry(f"{kind} messages are not supported", UnsupportedMessage)
 
 
 def _payload(compression: Compression, data: bytes, at: int, size: int) -> bytes:
     if compression is Compression.NONE:
         return data[at:]
     if not 0 <= size <= UNCOMPRESSED_SIZE_MAX:
-        raise _Flaw(f"{size} bytes before the compression; the limit is {UNCOMPRESSED_SIZE_MAX}")
+        raise _MalformedEntry(f"{size} bytes before the compression; the limit is {UNCOMPRESSED_SIZE_MAX}")
     try:
         return decompress(compression, memoryview(data)[at:], size)
     except NotDecompressed as error:
-        raise _Flaw(f"{compression.name.lower()}: {error}") from error
+        raise _MalformedEntry(f"{compression.name.lower()}: {error}") from error
 
 
-def _message(payload: bytes, own: protobuf.Message, head: _Head) -> Message:
+def _message(payload: bytes, own: protobuf.ProtobufMessage, head: _SharedMetadata) -> Message:
     """Return a message. A single one has all its fields in the metadata of its entry."""
     properties: Mapping[str, str] = NO_PROPERTIES
     if "properties" in own:
@@ -467,7 +470,7 @@ def _message(payload: bytes, own: protobuf.Message, head: _Head) -> Message:
         try:
             key = base64.b64decode(key, validate=True)
         except (binascii.Error, ValueError):
-            raise _Flaw("a key that is no base64") from None
+            raise _MalformedEntry("a key that is no base64") from None
     return Message(
         payload,
         key,
@@ -481,7 +484,7 @@ def _message(payload: bytes, own: protobuf.Message, head: _Head) -> Message:
     )
 
 
-def _messages(payload: bytes, count: int, head: _Head) -> tuple[Message, ...]:
+def _messages(payload: bytes, count: int, head: _SharedMetadata) -> tuple[Message, ...]:
     """Return the messages of a batch, which has to consist of just so many."""
     producer_name, publish_time_ms = head.producer_name, head.publish_time_ms
     messages: list[Message] = []
@@ -490,7 +493,7 @@ def _messages(payload: bytes, count: int, head: _Head) -> tuple[Message, ...]:
     make, plain = tuple.__new__, _PLAIN_METADATA.match
     # Each message has at least six bytes, so a count that is too large is not tried.
     if not 1 <= count <= end // 6:
-        raise _Flaw(f"a batch of {count} messages in {end} bytes", BatchCountWrong)
+        raise _MalformedEntry(f"a batch of {count} messages in {end} bytes", BatchCountWrong)
     while at < end and len(messages) < count:
         found, own = plain(payload, at), None
         if found is not None and (body := found.end()) == at + 4 + payload[at + 3]:
@@ -502,14 +505,18 @@ def _messages(payload: bytes, count: int, head: _Head) -> tuple[Message, ...]:
             begin = at + 4
             body = begin + int.from_bytes(payload[at:begin], "big")
             if body > end:
-                raise _Flaw(f"the batch ends in its message {len(messages)} of {count}", BatchCountWrong)
+                raise _MalformedEntry(
+                    f"the batch ends in its message {len(messages)} of {count}", BatchCountWrong
+                )
             own = _table(_SINGLE, payload[begin:body])
             if own.integer("compacted_out"):
-                raise _Flaw("compacted messages are not supported", UnsupportedMessage)
+                raise _MalformedEntry("compacted messages are not supported", UnsupportedMessage)
             size, size_field = own.integer("payload_size"), b""
         at = body + size
         if size < 0 or at > end:
-            raise _Flaw(f"the batch ends in its message {len(messages)} of {count}", BatchCountWrong)
+            raise _MalformedEntry(
+                f"the batch ends in its message {len(messages)} of {count}", BatchCountWrong
+            )
         if own is not None:
             messages.append(_message(payload[body:at], own, head))
         else:
@@ -532,7 +539,7 @@ def _messages(payload: bytes, count: int, head: _Head) -> tuple[Message, ...]:
             )
     if at < end or len(messages) < count:
         more = "more" if at < end else len(messages)
-        raise _Flaw(f"the batch has {more} messages instead of {count}", BatchCountWrong)
+        raise _MalformedEntry(f"the batch has {more} messages instead of {count}", BatchCountWrong)
     return tuple(messages)
 
 

@@ -258,7 +258,7 @@ def encode_managed_ledger(info: ManagedLedgerInfo) -> bytes:
     """Return the data of a topic's node."""
     values: dict[str, Value] = {
         "ledgers": tuple(
-            protobuf.Message(
+            protobuf.ProtobufMessage(
                 _present(
                     ledger=one.ledger_id, entries=one.entries, size=one.size, timestamp=one.timestamp_ms
                 ),
@@ -266,11 +266,13 @@ def encode_managed_ledger(info: ManagedLedgerInfo) -> bytes:
             )
             for one in info.ledgers
         ),
-        "properties": tuple(protobuf.Message({"key": key, "value": value}) for key, value in info.properties),
+        "properties": tuple(
+            protobuf.ProtobufMessage({"key": key, "value": value}) for key, value in info.properties
+        ),
     }
     if info.terminated is not None:
         values["terminated"] = _of_position(info.terminated)
-    return protobuf.encode(_MANAGED_LEDGER, protobuf.Message(values, info.unknown))
+    return protobuf.encode(_MANAGED_LEDGER, protobuf.ProtobufMessage(values, info.unknown))
 
 
 def decode_managed_ledger(path: str, data: bytes) -> ManagedLedgerInfo:
@@ -345,9 +347,9 @@ def encode_cursor(info: ManagedCursorInfo) -> bytes:
     )
     values |= _of_state(info.ranges, info.properties, info.batches)
     values["cursor_properties"] = tuple(
-        protobuf.Message({"name": name, "value": value}) for name, value in info.cursor_properties
+        protobuf.ProtobufMessage({"name": name, "value": value}) for name, value in info.cursor_properties
     )
-    return protobuf.encode(_CURSOR, protobuf.Message(values, info.unknown))
+    return protobuf.encode(_CURSOR, protobuf.ProtobufMessage(values, info.unknown))
 
 
 def decode_cursor(path: str, data: bytes) -> ManagedCursorInfo:
@@ -374,9 +376,9 @@ def encode_position_info(info: PositionInfo) -> bytes:
     values = _present(ledger=info.mark_delete.ledger_id, entry=info.mark_delete.entry_id)
     values |= _of_state(info.ranges, info.properties, info.batches)
     values["bits"] = tuple(
-        protobuf.Message({"ledger": one.ledger_id, "words": _words(one.bits)}) for one in info.bits
+        protobuf.ProtobufMessage({"ledger": one.ledger_id, "words": _words(one.bits)}) for one in info.bits
     )
-    return protobuf.encode(_POSITION_INFO, protobuf.Message(values, info.unknown))
+    return protobuf.encode(_POSITION_INFO, protobuf.ProtobufMessage(values, info.unknown))
 
 
 def decode_position_info(place: str, data: bytes) -> PositionInfo:
@@ -404,7 +406,7 @@ _SIZE_MAX = 1 << 26
 """Bytes of a value before its compression."""
 
 
-def _decode(path: str, table: MessageTable, data: bytes) -> protobuf.Message:
+def _decode(path: str, table: MessageTable, data: bytes) -> protobuf.ProtobufMessage:
     if data.startswith(_MAGIC_COMPRESSED):
         data = _decompressed(path, data)
     message = protobuf.decode(table, data)
@@ -431,16 +433,16 @@ def _present(**values: int | None) -> dict[str, Value]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _optional(message: protobuf.Message, name: str) -> int | None:
+def _optional(message: protobuf.ProtobufMessage, name: str) -> int | None:
     return message.integer(name) if name in message else None
 
 
-def _position(message: protobuf.Message) -> Position:
+def _position(message: protobuf.ProtobufMessage) -> Position:
     return Position(message.integer("ledger"), message.integer("entry"))
 
 
-def _of_position(position: Position) -> protobuf.Message:
-    return protobuf.Message({"ledger": position.ledger_id, "entry": position.entry_id})
+def _of_position(position: Position) -> protobuf.ProtobufMessage:
+    return protobuf.ProtobufMessage({"ledger": position.ledger_id, "entry": position.entry_id})
 
 
 def _of_state(
@@ -449,18 +451,20 @@ def _of_state(
     """Return the fields that both forms of a cursor have."""
     return {
         "ranges": tuple(
-            protobuf.Message({"lower": _of_position(lower), "upper": _of_position(upper)})
+            protobuf.ProtobufMessage({"lower": _of_position(lower), "upper": _of_position(upper)})
             for lower, upper in ranges
         ),
-        "properties": tuple(protobuf.Message({"name": name, "value": value}) for name, value in properties),
+        "properties": tuple(
+            protobuf.ProtobufMessage({"name": name, "value": value}) for name, value in properties
+        ),
         "batches": tuple(
-            protobuf.Message({"position": _of_position(one.position), "words": _words(one.remaining)})
+            protobuf.ProtobufMessage({"position": _of_position(one.position), "words": _words(one.remaining)})
             for one in batches
         ),
     }
 
 
-def _ranges(message: protobuf.Message) -> tuple[DeletedRange, ...]:
+def _ranges(message: protobuf.ProtobufMessage) -> tuple[DeletedRange, ...]:
     found = []
     for one in message.messages("ranges"):
         lower, upper = one.message("lower"), one.message("upper")
@@ -470,11 +474,11 @@ def _ranges(message: protobuf.Message) -> tuple[DeletedRange, ...]:
     return tuple(found)
 
 
-def _numbers(message: protobuf.Message) -> tuple[tuple[str, int], ...]:
+def _numbers(message: protobuf.ProtobufMessage) -> tuple[tuple[str, int], ...]:
     return tuple((one.text("name"), one.integer("value")) for one in message.messages("properties"))
 
 
-def _batches(message: protobuf.Message) -> tuple[BatchAcks, ...]:
+def _batches(message: protobuf.ProtobufMessage) -> tuple[BatchAcks, ...]:
     found = []
     for one in message.messages("batches"):
         position = one.message("position")
@@ -483,7 +487,7 @@ def _batches(message: protobuf.Message) -> tuple[BatchAcks, ...]:
     return tuple(found)
 
 
-def _bits(message: protobuf.Message) -> int:
+def _bits(message: protobuf.ProtobufMessage) -> int:
     """Return the words of a bit set as one number."""
     words = message.values.get("words", ())
     assert isinstance(words, tuple)

@@ -16,9 +16,9 @@ from storage.cluster.topics.errors import InvalidMessageId
 from storage.cluster.wire.protobuf import (
     FieldKind,
     Malformed,
-    Message,
     MessageField,
     MessageTable,
+    ProtobufMessage,
     decode,
     encode,
 )
@@ -90,7 +90,7 @@ class MessageId(NamedTuple):
             values["batch_index"] = self.batch_index
         if batch_size is not None:
             values["batch_size"] = batch_size
-        return encode(_TABLE, Message(values))
+        return encode(_TABLE, ProtobufMessage(values))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MessageId:

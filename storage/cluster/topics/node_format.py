@@ -18,9 +18,9 @@ from storage.cluster.errors import InvalidMetadata
 from storage.cluster.wire.protobuf import (
     FieldKind,
     Malformed,
-    Message,
     MessageField,
     MessageTable,
+    ProtobufMessage,
     decode,
     encode,
 )
@@ -58,13 +58,13 @@ def encode_change(change: NodeState | AnnouncedLedger) -> bytes:
     """Return the entry of a change."""
     if isinstance(change, AnnouncedLedger):
         values = {"topic": change.topic} | ({} if change.cursor is None else {"cursor": change.cursor})
-        return encode(_TABLE, Message(values))
+        return encode(_TABLE, ProtobufMessage(values))
     path, data, version, created_ms, modified_ms = change
     if data is None:
-        return encode(_TABLE, Message({"path": path}))
+        return encode(_TABLE, ProtobufMessage({"path": path}))
     return encode(
         _TABLE,
-        Message(
+        ProtobufMessage(
             {
                 "path": path,
                 "data": data,

@@ -51,7 +51,7 @@ Start: TypeAlias = MessageId | After | AtTime
 """Where to start. A message id is that of the first message, or `EARLIEST`, or `LATEST` for only new ones."""
 
 
-class ReadEntry(NamedTuple):
+class TopicEntry(NamedTuple):
     """An entry that was read."""
 
     position: Position
@@ -123,7 +123,7 @@ class AsyncTopicReader:
                     yield message
                 self._given = None
 
-    def received(self, entry: ReadEntry) -> list[ReceivedMessage]:
+    def received(self, entry: TopicEntry) -> list[ReceivedMessage]:
         """Return the messages of an entry that this reader has just read, from the first wanted one on."""
         position, decoded, _ = entry
         place = MessageId(*position, self.name.partition_index)
@@ -137,7 +137,7 @@ class AsyncTopicReader:
         first, self._first_index = self._first_index, 0
         return received[first:]
 
-    async def entries(self) -> AsyncGenerator[ReadEntry, None]:
+    async def entries(self) -> AsyncGenerator[TopicEntry, None]:
         """Yield the entries up to the current end."""
         info = await self._refresh()
         if info is None:
@@ -150,7 +150,7 @@ class AsyncTopicReader:
             if not self._is_passed(ledger):
                 return
 
-    async def follow_entries(self) -> AsyncGenerator[ReadEntry, None]:
+    async def follow_entries(self) -> AsyncGenerator[TopicEntry, None]:
         """Yield the entries without end."""
         info = await self._refresh()
         while info is None:
@@ -210,7 +210,7 @@ class AsyncTopicReader:
 
     # ── one ledger ────────────────────────────────────────────────────────────────────────────────────
 
-    async def _up_to_the_end(self, ledger: LedgerInfo) -> AsyncGenerator[ReadEntry, None]:
+    async def _up_to_the_end(self, ledger: LedgerInfo) -> AsyncGenerator[TopicEntry, None]:
         """Yield the entries of a ledger that are acknowledged now."""
         reader = await self._view(ledger)
         if reader is None:
@@ -239,7 +239,7 @@ class AsyncTopicReader:
         written = self._last_written()
         return max(count, written.entry_id + 1) if written and written.ledger_id == ledger_id else count
 
-    async def _followed(self, ledger: LedgerInfo) -> AsyncGenerator[ReadEntry, None]:
+    async def _followed(self, ledger: LedgerInfo) -> AsyncGenerator[TopicEntry, None]:
         """Yield the entries of the ledger that is written, until it is closed."""
         reader = await self._view(ledger)
         if reader is None:
@@ -269,14 +269,14 @@ class AsyncTopicReader:
         self._ends[ledger.ledger_id] = 0
         self.next = Position(ledger.ledger_id, max(self.next.entry_id, ledger.entries or 0))
 
-    def _decoded(self, entry: Entry) -> ReadEntry:
+    def _decoded(self, entry: Entry) -> TopicEntry:
         position = Position(entry.ledger_id, entry.entry_id)
         if position != self.next:
             self._first_index = 0
         decoded = decode_entry(entry.payload, self._topic, *position)
         self.next = Position(entry.ledger_id, entry.entry_id + 1)
         self._seen = max(self._seen, self.next)
-        return ReadEntry(position, decoded, entry.payload)
+        return TopicEntry(position, decoded, entry.payload)
 
     @property
     def _listed(self) -> tuple[LedgerInfo, ...]:

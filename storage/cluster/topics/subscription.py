@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from storage.cluster.topics.cursor import Extents
     from storage.cluster.topics.ledgers_port import TopicLedgers
     from storage.cluster.topics.managed_ledger import TopicName
-    from storage.cluster.topics.reader import ReadEntry, Start
+    from storage.cluster.topics.reader import Start, TopicEntry
 
 _LOG = logging.getLogger("ledgerstore.topics")
 
@@ -359,7 +359,7 @@ class AsyncSubscription:
             self._read_error = error
             self._arrived.set()
 
-    def _to_deliver(self, entry: ReadEntry) -> list[ReceivedMessage]:
+    def _to_deliver(self, entry: TopicEntry) -> list[ReceivedMessage]:
         """Return the messages of an entry that are not acknowledged."""
         position, decoded, _ = entry
         left = self.cursor.remaining(position, len(decoded.messages))

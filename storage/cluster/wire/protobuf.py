@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    Value: TypeAlias = "int | bytes | str | Message | Sequence[int | bytes | str | Message]"
+    Value: TypeAlias = "int | bytes | str | ProtobufMessage | Sequence[int | bytes | str | ProtobufMessage]"
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _VARINT_SIZE_MAX = 10
@@ -68,7 +68,7 @@ class MessageTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ProtobufMessage:
     """A decoded message: its fields by name. Repeated fields are tuples, and absent ones have no item."""
 
     values: Mapping[str, Value]
@@ -96,17 +96,17 @@ class Message:
         assert isinstance(value, str), name
         return value
 
-    def message(self, name: str) -> Message | None:
+    def message(self, name: str) -> ProtobufMessage | None:
         """Return the message in a field; `None` if it is absent."""
         value = self.values.get(name)
-        assert value is None or isinstance(value, Message), name
+        assert value is None or isinstance(value, ProtobufMessage), name
         return value
 
-    def messages(self, name: str) -> tuple[Message, ...]:
+    def messages(self, name: str) -> tuple[ProtobufMessage, ...]:
         """Return the messages of a repeated field."""
         value = self.values.get(name, ())
         assert isinstance(value, tuple), name
-        return tuple(one for one in value if isinstance(one, Message))
+        return tuple(one for one in value if isinstance(one, ProtobufMessage))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return the texts of a repeated field."""
@@ -123,7 +123,7 @@ class Malformed:
     offset: int = field(default=0, compare=False)
 
 
-class _Flaw(Exception):
+class _MalformedBytes(Exception):
     """Ends a decoding that has met malformed bytes. `decode` returns it as a value."""
 
     def __init__(self, reason: str, offset: int) -> None:
@@ -184,35 +184,37 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < _CONTINUED:
             return value & _MASK, here + 1
         shift += 7
-    raise _Flaw("a varint of more than ten bytes" if end - at >= _VARINT_SIZE_MAX else "it ends early", at)
+    raise _MalformedBytes(
+        "a varint of more than ten bytes" if end - at >= _VARINT_SIZE_MAX else "it ends early", at
+    )
 
 
 # ── decoding ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def decode(table: MessageTable, data: bytes, fields_max: int = FIELDS_MAX) -> Message | Malformed:
+def decode(table: MessageTable, data: bytes, fields_max: int = FIELDS_MAX) -> ProtobufMessage | Malformed:
     """Return the message in these bytes, or what is wrong with them.
 
     `fields_max` bounds time and memory, because a field of two bytes takes a hundred times as much of them.
     """
     try:
         return _message(table, data, 0, len(data), _DEPTH_MAX, iter(range(fields_max)))
-    except _Flaw as flaw:
+    except _MalformedBytes as flaw:
         return Malformed(f"{table.name}: {flaw.reason}", flaw.offset)
 
 
 def _message(  # noqa: C901 - one branch for each wire type
     table: MessageTable, data: bytes, at: int, end: int, depth: int, left: Iterator[int]
-) -> Message:
+) -> ProtobufMessage:
     """`left` has an item for each field that may still follow."""
     if not depth:
-        raise _Flaw("too many messages inside each other", at)
+        raise _MalformedBytes("too many messages inside each other", at)
     values: dict[str, Value] = {}
-    repeated: dict[str, list[int | bytes | str | Message]] = {}
+    repeated: dict[str, list[int | bytes | str | ProtobufMessage]] = {}
     unknown = []
     while at < end:
         if next(left, None) is None:
-            raise _Flaw("too many fields", at)
+            raise _MalformedBytes("too many fields", at)
         begin = at
         # Nearly all keys and lengths are one byte, and a call takes as long as the rest of a field.
         if (key := data[at]) < _CONTINUED:
@@ -220,7 +222,7 @@ def _message(  # noqa: C901 - one branch for each wire type
         else:
             key, at = _varint(data, at, end)
         known, wire = table.by_number.get(key >> 3), key & 7
-        value: int | bytes | str | Message = 0
+        value: int | bytes | str | ProtobufMessage = 0
         if wire == _VARINT:
             if at < end and (number := data[at]) < _CONTINUED:
                 at += 1
@@ -237,7 +239,7 @@ def _message(  # noqa: C901 - one branch for each wire type
             else:
                 size, at = _varint(data, at, end)
             if size > end - at:
-                raise _Flaw("a field ends after its message", begin)
+                raise _MalformedBytes("a field ends after its message", begin)
             begin_of_value, at = at, at + size
             if known is None or known.kind in _NUMBERS:
                 known = None
@@ -246,12 +248,12 @@ def _message(  # noqa: C901 - one branch for each wire type
         elif wire in (_FIXED64, _FIXED32):
             size = 8 if wire == _FIXED64 else 4
             if size > end - at:
-                raise _Flaw("a field ends after its message", begin)
+                raise _MalformedBytes("a field ends after its message", begin)
             known, at = None, at + size
         else:
-            raise _Flaw(f"wire type {wire}", begin)
+            raise _MalformedBytes(f"wire type {wire}", begin)
         if not key >> 3:
-            raise _Flaw("field number 0", begin)
+            raise _MalformedBytes("field number 0", begin)
         if known is None:
             unknown.append(data[begin:at])
         elif known.is_repeated:
@@ -262,13 +264,13 @@ def _message(  # noqa: C901 - one branch for each wire type
         values[name] = tuple(items)
     for one in table.required:
         if one.name not in values:
-            raise _Flaw(f"{one.name} is missing", end)
-    return Message(values, b"".join(unknown))
+            raise _MalformedBytes(f"{one.name} is missing", end)
+    return ProtobufMessage(values, b"".join(unknown))
 
 
 def _value(
     one: MessageField, data: bytes, at: int, end: int, depth: int, left: Iterator[int]
-) -> bytes | str | Message:
+) -> bytes | str | ProtobufMessage:
     if one.kind is FieldKind.MESSAGE:
         assert one.table is not None, one.name
         return _message(one.table, data, at, end, depth - 1, left)
@@ -278,13 +280,13 @@ def _value(
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise _Flaw(f"{one.name} is not UTF-8", at) from error
+        raise _MalformedBytes(f"{one.name} is not UTF-8", at) from error
 
 
 # ── encoding ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def encode(table: MessageTable, message: Message) -> bytes:
+def encode(table: MessageTable, message: ProtobufMessage) -> bytes:
     """Return the bytes of a message: its fields in the order of the table, and then the unknown ones."""
     out = bytearray()
     for one in table.fields:
@@ -302,7 +304,7 @@ def _append(out: bytearray, one: MessageField, value: object) -> None:
         out += encode_varint(one.number << 3 | _VARINT) + encode_varint(value)
         return
     if one.kind is FieldKind.MESSAGE:
-        assert isinstance(value, Message), one.name
+        assert isinstance(value, ProtobufMessage), one.name
         assert one.table is not None, one.name
         raw = encode(one.table, value)
     elif one.kind is FieldKind.TEXT:

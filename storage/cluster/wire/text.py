@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.cluster.wire.protobuf import FieldKind, Malformed, Message
+from storage.cluster.wire.protobuf import FieldKind, Malformed, ProtobufMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,12 +30,12 @@ _DEPTH_MAX = 32
 _ESCAPES = {0x0A: r"\n", 0x0D: r"\r", 0x09: r"\t", 0x22: r"\"", 0x27: r"\'", 0x5C: r"\\"}
 
 
-def encode(table: MessageTable, message: Message) -> bytes:
+def encode(table: MessageTable, message: ProtobufMessage) -> bytes:
     """Encode a message, one line for each field, in the order of the table."""
     return "".join(f"{line}\n" for line in _lines(table, message)).encode(errors="surrogateescape")
 
 
-def _lines(table: MessageTable, message: Message) -> Iterator[str]:
+def _lines(table: MessageTable, message: ProtobufMessage) -> Iterator[str]:
     for one in table.fields:
         value = message.values.get(one.name, ())
         for each in value if isinstance(value, tuple) else (value,):
@@ -47,7 +47,7 @@ def _lines(table: MessageTable, message: Message) -> Iterator[str]:
 def _field_lines(one: MessageField, value: object) -> Iterator[str]:
     if one.kind is FieldKind.MESSAGE:
         assert one.table is not None
-        assert isinstance(value, Message)
+        assert isinstance(value, ProtobufMessage)
         yield f"{one.name} {{"
         yield from (_INDENT + line for line in _lines(one.table, value))
         yield "}"
@@ -89,19 +89,19 @@ _CLOSING = {"{": "}", "<": ">"}
 _RANGES = {FieldKind.INTEGER: range(-(1 << 63), 1 << 63), FieldKind.UNSIGNED: range(1 << 64)}
 
 
-class _Flaw(Exception):
+class _MalformedText(Exception):
     """Ends a decoding that has met malformed text. `decode` returns it as a value."""
 
 
-def decode(table: MessageTable, data: bytes) -> Message | Malformed:
+def decode(table: MessageTable, data: bytes) -> ProtobufMessage | Malformed:
     """Return the message in this text, or what is wrong with it."""
     try:
         return _Parser(data.decode(errors="surrogateescape")).message(table, "end", 0)
-    except _Flaw as flaw:
+    except _MalformedText as flaw:
         return Malformed(f"{table.name}: {flaw}")
 
 
-class _Token(NamedTuple):
+class _TextToken(NamedTuple):
     kind: str
     text: str
     start: int
@@ -115,7 +115,7 @@ class _Parser:
         self._text = text
         self._next = self._scan(0)
 
-    def message(self, table: MessageTable, closing: str, depth: int) -> Message:
+    def message(self, table: MessageTable, closing: str, depth: int) -> ProtobufMessage:
         """Read fields up to the closing mark, or to the end if `closing` is "end"."""
         values: dict[str, Value] = {}
         unknown: list[str] = []
@@ -131,12 +131,12 @@ class _Parser:
                 self._advance()
         for one in table.fields:
             if one.is_required and one.name not in values:
-                raise _Flaw(f"{one.name} is missing")
-        return Message(values, "\n".join(unknown).encode(errors="surrogateescape"))
+                raise _MalformedText(f"{one.name} is missing")
+        return ProtobufMessage(values, "\n".join(unknown).encode(errors="surrogateescape"))
 
     def _ends(self, closing: str) -> bool:
         if self._next.kind == "end" and closing != "end":
-            raise _Flaw(f"cut off before {closing}")
+            raise _MalformedText(f"cut off before {closing}")
         if self._next.kind == "end" or (self._next.kind == "mark" and self._next.text == closing):
             self._advance()
             return True
@@ -149,11 +149,11 @@ class _Parser:
             assert isinstance(before, tuple)
             values[one.name] = (*before, value)
         elif one.name in values:
-            raise _Flaw(f"{one.name} twice, the second before byte {self._next.start}")
+            raise _MalformedText(f"{one.name} twice, the second before byte {self._next.start}")
         else:
             values[one.name] = value
 
-    def _nested(self, one: MessageField, depth: int) -> Message:
+    def _nested(self, one: MessageField, depth: int) -> ProtobufMessage:
         assert one.table is not None
         if self._next.text == ":":
             self._advance()
@@ -162,19 +162,19 @@ class _Parser:
     def _opened(self) -> str:
         token = self._take("mark")
         if token.text not in _CLOSING:
-            raise _Flaw(f"{token.text!r} at byte {token.start}")
+            raise _MalformedText(f"{token.text!r} at byte {token.start}")
         return _CLOSING[token.text]
 
     def _value(self, one: MessageField) -> int | bytes | str:
         if self._take("mark").text != ":":
-            raise _Flaw(f"no colon after {one.name}")
+            raise _MalformedText(f"no colon after {one.name}")
         if one.kind in (FieldKind.TEXT, FieldKind.BYTES):
             found = self._strings()
             return found.decode(errors="surrogateescape") if one.kind is FieldKind.TEXT else found
         token = self._advance()
         number = _number_of(one, token)
         if number is None:
-            raise _Flaw(f"{one.name} is {token.text!r}")
+            raise _MalformedText(f"{one.name} is {token.text!r}")
         return number
 
     def _strings(self) -> bytes:
@@ -192,7 +192,7 @@ class _Parser:
             while token.kind == "text" and self._next.kind == "text":
                 token = self._advance()
             if token.kind in ("mark", "end"):
-                raise _Flaw(f"no value at byte {token.start}")
+                raise _MalformedText(f"no value at byte {token.start}")
             return token.end
         closing = self._opened()
         depth = self._deeper(depth)
@@ -206,33 +206,33 @@ class _Parser:
     @staticmethod
     def _deeper(depth: int) -> int:
         if depth >= _DEPTH_MAX:
-            raise _Flaw(f"more than {_DEPTH_MAX} messages inside of each other")
+            raise _MalformedText(f"more than {_DEPTH_MAX} messages inside of each other")
         return depth + 1
 
     def _without_indent(self, start: int, end: int, depth: int) -> str:
         return self._text[start:end].replace("\n" + _INDENT * depth, "\n")
 
-    def _take(self, kind: str) -> _Token:
+    def _take(self, kind: str) -> _TextToken:
         token = self._advance()
         if token.kind != kind:
-            raise _Flaw(f"{token.text!r} at byte {token.start}, where a {kind} should be")
+            raise _MalformedText(f"{token.text!r} at byte {token.start}, where a {kind} should be")
         return token
 
-    def _advance(self) -> _Token:
+    def _advance(self) -> _TextToken:
         token = self._next
         if token.kind != "end":
             self._next = self._scan(token.end)
         return token
 
-    def _scan(self, offset: int) -> _Token:
+    def _scan(self, offset: int) -> _TextToken:
         match = _TOKEN.match(self._text, offset)
         if match is None:
-            raise _Flaw(f"unexpected text after byte {offset}: {self._text[offset : offset + 20]!r}")
+            raise _MalformedText(f"unexpected text after byte {offset}: {self._text[offset : offset + 20]!r}")
         kind = match.lastgroup or "end"
-        return _Token(kind, match[kind], match.start(kind), match.end(kind))
+        return _TextToken(kind, match[kind], match.start(kind), match.end(kind))
 
 
-def _number_of(one: MessageField, token: _Token) -> int | None:
+def _number_of(one: MessageField, token: _TextToken) -> int | None:
     if token.kind == "name":
         return next((number for number, name in one.names.items() if name == token.text), None)
     try:
@@ -255,6 +255,6 @@ def _unescape_one(match: re.Match[bytes]) -> bytes:
     if short or long:
         code = int(short or long, 16)
         if code > 0x10FFFF:
-            raise _Flaw(f"no character has the number {code:#x}")
+            raise _MalformedText(f"no character has the number {code:#x}")
         return chr(code).encode(errors="surrogatepass")
     return _NAMED_ESCAPES.get(character, character)

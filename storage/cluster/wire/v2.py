@@ -38,7 +38,7 @@ from storage.cluster.wire.messages import (
     ReadRun,
     UnknownRequest,
 )
-from storage.cluster.wire.protobuf import FieldKind, Malformed, Message, MessageField, MessageTable
+from storage.cluster.wire.protobuf import FieldKind, Malformed, MessageField, MessageTable, ProtobufMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -212,7 +212,7 @@ def encode_request(request: Request) -> bytes:
 
 
 def _auth(plugin: str, payload: bytes) -> bytes:
-    return protobuf.encode(AUTH_MESSAGE, Message({"plugin": plugin, "payload": payload}))
+    return protobuf.encode(AUTH_MESSAGE, ProtobufMessage({"plugin": plugin, "payload": payload}))
 
 
 # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -45,9 +45,9 @@ from storage.cluster.wire.messages import (
 from storage.cluster.wire.protobuf import (
     FieldKind,
     Malformed,
-    Message,
     MessageField,
     MessageTable,
+    ProtobufMessage,
     decode_varint,
     encode_varint,
     signed,
@@ -428,7 +428,7 @@ _PLAIN: Mapping[OperationCode, Callable[..., Request]] = {
 """The requests whose fields are those of the message, by the same names."""
 
 
-def _request(operation: OperationCode, inner: Message, header: bytes, urgency: int) -> Request:
+def _request(operation: OperationCode, inner: ProtobufMessage, header: bytes, urgency: int) -> Request:
     plain = _PLAIN.get(operation)
     if plain is not None:
         return plain(**inner.values)
@@ -531,7 +531,9 @@ def encode_request_by_table(request: Request, txn_id: int) -> bytes:
     if is_urgent:
         header["priority"] = _URGENT
     present = {name: value for name, value in values.items() if value is not None}
-    envelope = Message({"header": Message(header), _BODIES[operation]: Message(present)})
+    envelope = ProtobufMessage(
+        {"header": ProtobufMessage(header), _BODIES[operation]: ProtobufMessage(present)}
+    )
     body = protobuf.encode(_REQUEST, envelope)
     return LENGTH.pack(len(body)) + body
 
@@ -609,7 +611,9 @@ def encode_answer(incoming: Incoming, answer: Answer) -> bytes:
     elif isinstance(answer, FoundLac | DiskSpaceAnswer | EntryList):
         values |= answer._asdict()
     name, table = _TABLES[type(request)]
-    inner = protobuf.encode(table, Message({name: one for name, one in values.items() if one is not None}))
+    inner = protobuf.encode(
+        table, ProtobufMessage({name: one for name, one in values.items() if one is not None})
+    )
     return _envelope(incoming.header, code, _ANSWER_KEYS[name] + encode_varint(len(inner)) + inner)
 
 
@@ -731,7 +735,7 @@ def decode_answer_by_table(body: bytes) -> AnswerTo | Malformed:
     return AnswerTo(Protocol.V3, operation, head.integer("txn_id"), ledger_id, entry_id, code, answer)
 
 
-def _answer(operation: OperationCode, inner: Message, entry_id: int) -> Answer:
+def _answer(operation: OperationCode, inner: ProtobufMessage, entry_id: int) -> Answer:
     def data(name: str) -> bytes | None:
         return inner.data(name) if name in inner.values else None
 

@@ -8,7 +8,7 @@ kazoo connects again by itself while the session lives. This module does the res
 
 * kazoo's retries of requests are off. A request whose answer is lost ends as `Unknown` or
   `MetadataUnavailable`.
-* kazoo forgets watches when the connection is lost. `_NodeWatch` reads again and so sets them again.
+* kazoo forgets watches when the connection is lost. `_ZookeeperWatch` reads again and so sets them again.
 * After an expired session kazoo would go on with a new one, and the caller would not know that its ephemeral
   nodes are gone. Here a client ends with its session.
 * A request that is made while the connection is lost would wait in kazoo's queue, perhaps for ever. Here it
@@ -137,7 +137,7 @@ class OncePerOutage(logging.LoggerAdapter[logging.Logger]):
         self._said.clear()
 
 
-class _Connection(enum.Enum):
+class _ConnectionPhase(enum.Enum):
     CONNECTED = "connected"
     LOST = "lost"
     """Connecting again; the session may live."""
@@ -191,7 +191,7 @@ class ZookeeperClient:
             sasl_options=None if config.sasl is None else dict(config.sasl),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._connection = _Connection.LOST
+        self._connection = _ConnectionPhase.LOST
         self._reason = "not connected yet"
         self._connected = asyncio.Event()
         """Set while connected, and when the session is over: then a waiter has to look why."""
@@ -231,9 +231,9 @@ class ZookeeperClient:
 
     async def close(self) -> None:
         """End the session, so that its ephemeral nodes are deleted. Calls that are under way end."""
-        if self._connection is not _Connection.CLOSED:
-            was_expired = self._connection is _Connection.EXPIRED
-            self._end(_Connection.CLOSED, "the client was closed")
+        if self._connection is not _ConnectionPhase.CLOSED:
+            was_expired = self._connection is _ConnectionPhase.EXPIRED
+            self._end(_ConnectionPhase.CLOSED, "the client was closed")
             if not was_expired:
                 await asyncio.to_thread(self._stop)
 
@@ -249,32 +249,32 @@ class ZookeeperClient:
         self._call_loop(self._change_state, state, is_refused)
 
     def _change_state(self, state: str, is_refused: object) -> None:
-        if self._connection in (_Connection.EXPIRED, _Connection.CLOSED):
+        if self._connection in (_ConnectionPhase.EXPIRED, _ConnectionPhase.CLOSED):
             return
         if self._silence is not None:
             self._silence.cancel()
         if state == KazooState.CONNECTED:
-            self._connection = _Connection.CONNECTED
+            self._connection = _ConnectionPhase.CONNECTED
             self._connected.set()
             self._log.forget()
         elif state == KazooState.SUSPENDED:
-            self._connection, self._reason = _Connection.LOST, "the connection was lost"
+            self._connection, self._reason = _ConnectionPhase.LOST, "the connection was lost"
             self._connected.clear()
             assert self._loop is not None
             self._silence = self._loop.call_later(self._config.session_timeout_s, self._fall_silent)
         else:
             reason = "the server has refused the authentication" if is_refused else "the server has ended it"
-            self._end(_Connection.EXPIRED, reason)
+            self._end(_ConnectionPhase.EXPIRED, reason)
             # kazoo would begin a new session. Its own thread must not stop it, because it would wait for
             # itself.
             self._call_later_in_thread(self._stop)
 
     def _fall_silent(self) -> None:
-        self._connection = _Connection.SILENT
+        self._connection = _ConnectionPhase.SILENT
         self._reason = f"no connection for {self._config.session_timeout_s:g} s"
         self._end_outstanding()
 
-    def _end(self, connection: _Connection, reason: str) -> None:
+    def _end(self, connection: _ConnectionPhase, reason: str) -> None:
         self._connection, self._reason = connection, reason
         if self._silence is not None:
             self._silence.cancel()
@@ -287,9 +287,9 @@ class ZookeeperClient:
 
     def _check_session(self) -> None:
         match self._connection:
-            case _Connection.EXPIRED:
+            case _ConnectionPhase.EXPIRED:
                 raise SessionExpired(self._reason)
-            case _Connection.CLOSED | _Connection.SILENT:
+            case _ConnectionPhase.CLOSED | _ConnectionPhase.SILENT:
                 raise MetadataUnavailable(self._reason)
 
     # ── from kazoo's threads to the loop ──────────────────────────────────────────────────────────────────
@@ -428,7 +428,7 @@ class ZookeeperClient:
                     return node
             return Gone()
 
-        return _NodeWatch(self, read)
+        return _ZookeeperWatch(self, read)
 
     def watch_children(self, path: str) -> NodeWatch[ChildNames | Gone]:
         async def read(fire: Callable[[object], None]) -> ChildNames | Gone:
@@ -438,7 +438,7 @@ class ZookeeperClient:
                 if isinstance(children, ChildNames) or await self._exists(path, fire) is None:
                     return children
 
-        return _NodeWatch(self, read)
+        return _ZookeeperWatch(self, read)
 
     async def _exists(self, path: str, watch: Callable[[object], None] | None) -> Any:
         try:
@@ -457,7 +457,7 @@ class ZookeeperClient:
 
     def connects_again(self, error: MetadataUnavailable) -> bool:
         """Return whether a read failed only because there is no connection now, and may be one later."""
-        is_lost = self._connection in (_Connection.LOST, _Connection.SILENT)
+        is_lost = self._connection in (_ConnectionPhase.LOST, _ConnectionPhase.SILENT)
         return is_lost or isinstance(error.__cause__, ConnectionLoss)
 
     def in_loop(self, function: Callable[[], None]) -> Callable[[object], None]:
@@ -465,7 +465,7 @@ class ZookeeperClient:
         return lambda _: self._call_loop(function)
 
 
-class _NodeWatch(Generic[_State]):
+class _ZookeeperWatch(Generic[_State]):
     """Follows one node. `read` reads it and sets a watch, which calls the callback that `read` gets."""
 
     def __init__(

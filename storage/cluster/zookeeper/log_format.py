@@ -43,7 +43,7 @@ _SIZE = struct.Struct(">i")
 NODES, SESSIONS, END = b"N", b"S", b"E"
 
 
-class Change(NamedTuple):
+class TreeChange(NamedTuple):
     """One change of the tree, with everything that it depends on."""
 
     zxid: int
@@ -66,7 +66,7 @@ def encode_change(zxid: int, time_ms: int, session_id: int, opcode: int, request
     return CHANGE_HEADER.pack(zxid, time_ms, session_id, opcode) + request
 
 
-def decode_change(entry: bytes) -> Change:
+def decode_change(entry: bytes) -> TreeChange:
     """Return the change. `MalformedRecord` if the entry is none."""
     if len(entry) < CHANGE_HEADER.size:
         raise MalformedRecord("an entry of the log without a header")
@@ -74,7 +74,7 @@ def decode_change(entry: bytes) -> Change:
     if opcode not in _CHANGES:
         raise MalformedRecord(f"an entry of the log with the opcode {opcode}")
     request = JuteReader(entry, CHANGE_HEADER.size).request(opcode)
-    return Change(zxid, time_ms, session_id, opcode, request)
+    return TreeChange(zxid, time_ms, session_id, opcode, request)
 
 
 _CHANGES = NODE_CHANGES | {OpCode.SET_ACL, OpCode.MULTI, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION}

@@ -72,7 +72,7 @@ class ServerConfig:
             raise InvalidConfig("frame_size_max", reason)
 
 
-class _Group:
+class _CommitGroup:
     """Changes that become durable together, and the answers that wait for that."""
 
     __slots__ = ("answers", "changes", "closing", "size")
@@ -102,8 +102,8 @@ class Server:
         """Connections with requests that were received and wait until a group is durable."""
         self._store = store
         self._wall_clock_s = wall_clock_s
-        self._gathering: _Group | None = None
-        self._committing: _Group | None = None
+        self._gathering: _CommitGroup | None = None
+        self._committing: _CommitGroup | None = None
         self._durable_zxid = 0
         self._has_work = asyncio.Event()
         self._is_stopping = False
@@ -186,7 +186,7 @@ class Server:
         if record:
             group = self._gathering
             if group is None:
-                group = self._gathering = _Group()
+                group = self._gathering = _CommitGroup()
                 self._has_work.set()
             group.changes.append(record)
             group.size += len(record)
@@ -235,7 +235,7 @@ class Server:
         except Exception as error:  # the store has failed: no answer may leave any more
             self.fail(error)
 
-    def _release(self, group: _Group) -> None:
+    def _release(self, group: _CommitGroup) -> None:
         for connection, frames in group.answers.items():
             connection.held -= sum(map(len, frames))
             connection.write(frames)
@@ -272,7 +272,7 @@ class Server:
             max(sizes, key=sizes.__getitem__).abort()
 
 
-def _hand(group: _Group | None, connection: Connection, frame: bytes) -> None:
+def _hand(group: _CommitGroup | None, connection: Connection, frame: bytes) -> None:
     """Send a frame when the group is durable; without a group, with what the connection sends next."""
     if group is None:
         connection.queue(frame)

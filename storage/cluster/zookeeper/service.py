@@ -108,7 +108,7 @@ class Answer(NamedTuple):
     """Another connection, which has lost its session to this one and is closed."""
 
 
-class _Failed(Exception):
+class _RequestFailed(Exception):
     """The request is answered with this error."""
 
     def __init__(self, code: ErrorCode) -> None:
@@ -215,7 +215,7 @@ class Service:
             if opcode in WRITES:
                 return self._write(client, xid, opcode, frame, wall_ms)
             return self._special(client, xid, opcode, frame, wall_ms)
-        except _Failed as failed:
+        except _RequestFailed as failed:
             return Answer(encode_reply(xid, self.tree.zxid, failed.code))
         except MalformedRecord:
             return Answer(encode_reply(xid, self.tree.zxid, ErrorCode.MARSHALLING_ERROR))
@@ -313,23 +313,23 @@ class Service:
     def _readable(self, path: str) -> Znode:
         node = self.tree.nodes.get(path)
         if node is None:
-            raise _Failed(ErrorCode.NO_NODE)
+            raise _RequestFailed(ErrorCode.NO_NODE)
         if not is_permitted(node, READ_PERMISSION):
-            raise _Failed(ErrorCode.NO_AUTH)
+            raise _RequestFailed(ErrorCode.NO_AUTH)
         return node
 
     def _exists(self, client: Client, request: Record) -> bytes:
         assert isinstance(request, PathAndWatch)
         path = request.path
         if "\0" in path:
-            raise _Failed(ErrorCode.BAD_ARGUMENTS)
+            raise _RequestFailed(ErrorCode.BAD_ARGUMENTS)
         node = self.tree.nodes.get(path)
         if node is not None and not is_permitted(node, READ_PERMISSION):
-            raise _Failed(ErrorCode.NO_AUTH)
+            raise _RequestFailed(ErrorCode.NO_AUTH)
         if request.watch:
             self.watches.watch_data(path, client)  # also of a node that is not there, to hear of its creation
         if node is None:
-            raise _Failed(ErrorCode.NO_NODE)
+            raise _RequestFailed(ErrorCode.NO_NODE)
         return encode(StatOnly(self.tree.stat(path, node)))
 
     def _get_data(self, client: Client, request: Record) -> bytes:
@@ -361,9 +361,9 @@ class Service:
         assert isinstance(request, PathOnly)
         node = self.tree.nodes.get(request.path)
         if node is None:
-            raise _Failed(ErrorCode.NO_NODE)
+            raise _RequestFailed(ErrorCode.NO_NODE)
         if not is_permitted(node, READ_PERMISSION | ADMIN_PERMISSION):
-            raise _Failed(ErrorCode.NO_AUTH)
+            raise _RequestFailed(ErrorCode.NO_AUTH)
         return encode(AclAndStat(node.acl, self.tree.stat(request.path, node)))
 
     def _sync(self, _: Client, request: Record) -> bytes:
@@ -389,31 +389,31 @@ class Service:
             read = self._data_and_stat if opcode == OpCode.GET_DATA else self._children
             try:
                 result = read(client, part)
-            except _Failed as failed:
+            except _RequestFailed as failed:
                 results.append((OpCode.ERROR, ErrorOnly(failed.code)))
                 continue
             names = result.children if isinstance(result, Children) else (result.data or b"",)
             size += sum(map(len, names))
             if size > MULTI_READ_SIZE_MAX:
-                raise _Failed(ErrorCode.MARSHALLING_ERROR)
+                raise _RequestFailed(ErrorCode.MARSHALLING_ERROR)
             results.append((opcode, result))
         return encode_multi(Multi(tuple(results)))
 
     def _add_watch(self, client: Client, request: Record) -> bytes:
         assert isinstance(request, PathAndMode)
         if request.mode not in list(WatchMode):
-            raise _Failed(ErrorCode.MARSHALLING_ERROR)
+            raise _RequestFailed(ErrorCode.MARSHALLING_ERROR)
         self.watches.add(request.path, client, WatchMode(request.mode))
         return encode(ErrorOnly(0))
 
     def _remove_watches(self, client: Client, request: Record) -> bytes:
         if not self.watches.remove(request[0], client, _watch_kind(request)):
-            raise _Failed(ErrorCode.NO_WATCHER)
+            raise _RequestFailed(ErrorCode.NO_WATCHER)
         return b""
 
     def _check_watches(self, client: Client, request: Record) -> bytes:
         if not self.watches.has(request[0], client, _watch_kind(request)):
-            raise _Failed(ErrorCode.NO_WATCHER)
+            raise _RequestFailed(ErrorCode.NO_WATCHER)
         return b""
 
     def _who_am_i(self, client: Client, _: Record) -> bytes:
@@ -423,7 +423,7 @@ class Service:
 def _watch_kind(request: Record) -> WatchKind:
     assert isinstance(request, PathAndMode)
     if request.mode not in list(WatchKind):
-        raise _Failed(ErrorCode.MARSHALLING_ERROR)
+        raise _RequestFailed(ErrorCode.MARSHALLING_ERROR)
     return WatchKind(request.mode)
 
 

@@ -106,7 +106,7 @@ class Outcome(NamedTuple):
     is_applied: bool
 
 
-class _Refused(Exception):
+class _RequestRefused(Exception):
     """A request is refused with this error."""
 
     def __init__(self, code: ErrorCode) -> None:
@@ -133,7 +133,7 @@ class ZnodeTree:
         """The bytes of all paths and data."""
         self._undo: list[tuple[str, Znode | None]] | None = None
         """While a multi is applied: each path that it has changed, and the node before."""
-        self._handlers: dict[int, Callable[[_Change, int, Record], Record]] = {
+        self._handlers: dict[int, Callable[[_ChangeContext, int, Record], Record]] = {
             OpCode.CREATE: self._create,
             OpCode.CREATE2: self._create,
             OpCode.CREATE_CONTAINER: self._create,
@@ -205,23 +205,25 @@ class ZnodeTree:
         try:
             if opcode == OpCode.MULTI:
                 assert isinstance(request, Multi)
-                return self._multi(_Change(zxid, time_ms, session_id, events), request)
-            response = self._handlers[opcode](_Change(zxid, time_ms, session_id, events), opcode, request)
-        except _Refused as refused:
+                return self._multi(_ChangeContext(zxid, time_ms, session_id, events), request)
+            response = self._handlers[opcode](
+                _ChangeContext(zxid, time_ms, session_id, events), opcode, request
+            )
+        except _RequestRefused as refused:
             return Outcome(refused.code, NOTHING, [], is_applied=False)
         if opcode == OpCode.CHECK:
             return Outcome(0, response, [], is_applied=False)
         self.zxid = zxid
         return Outcome(0, response, events, is_applied=True)
 
-    def _multi(self, change: _Change, multi: Multi) -> Outcome:
+    def _multi(self, change: _ChangeContext, multi: Multi) -> Outcome:
         results: list[tuple[int, Record]] = []
         self._undo = []
         try:
             for opcode, request in multi.parts:
                 response = self._handlers[opcode](change, opcode, request)
                 results.append((_RESULT_OPCODES.get(opcode, opcode), response))
-        except _Refused as refused:
+        except _RequestRefused as refused:
             self._take_back(self._undo)
             # As ZooKeeper answers: those before it would have been right, those after it were not tried.
             done, left = len(results), len(multi.parts) - len(results) - 1
@@ -276,14 +278,14 @@ class ZnodeTree:
 
     # ── the changes ───────────────────────────────────────────────────────────────────────────────────
 
-    def _create(self, change: _Change, opcode: int, request: Record) -> Record:
+    def _create(self, change: _ChangeContext, opcode: int, request: Record) -> Record:
         assert isinstance(request, Create | CreateTtl)
         path, data, flags = request.path, request.data, request.flags
         # The checks are in ZooKeeper's order, because a request may be wrong in several ways.
         owner = _owner(request, change.session_id)
         at = path.rfind("/")
         if at == -1 or "\0" in path:
-            raise _Refused(ErrorCode.BAD_ARGUMENTS)
+            raise _RequestRefused(ErrorCode.BAD_ARGUMENTS)
         acl = _checked_acl(request.acl)
         parent_path = path[:at] or "/"
         parent = self._found(parent_path)
@@ -291,11 +293,11 @@ class ZnodeTree:
         if flags in _SEQUENTIAL_FLAGS:
             path = f"{path}{parent.created:010d}"
         if not is_valid(path):
-            raise _Refused(ErrorCode.BAD_ARGUMENTS)
+            raise _RequestRefused(ErrorCode.BAD_ARGUMENTS)
         if path in self.nodes:
-            raise _Refused(ErrorCode.NODE_EXISTS)
+            raise _RequestRefused(ErrorCode.NODE_EXISTS)
         if parent.is_ephemeral:
-            raise _Refused(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS)
+            raise _RequestRefused(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS)
         zxid, time_ms = change.zxid, change.time_ms
         node = Znode(data, acl, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, zxid)
         self._insert(path, node)
@@ -304,21 +306,21 @@ class ZnodeTree:
         change.events.append(_children_changed(parent_path, parent))
         return PathOnly(path) if opcode == OpCode.CREATE else PathAndStat(path, self.stat(path, node))
 
-    def _delete(self, change: _Change, _: int, request: Record) -> Record:
+    def _delete(self, change: _ChangeContext, _: int, request: Record) -> Record:
         assert isinstance(request, PathAndVersion)
         path = request.path
         if "/" not in path or "\0" in path or path in _PROTECTED:
-            raise _Refused(ErrorCode.BAD_ARGUMENTS)
+            raise _RequestRefused(ErrorCode.BAD_ARGUMENTS)
         parent = self._found(parent_of(path))
         _check_permission(parent, DELETE_PERMISSION)
         node = self._found(path)
         _check_version(node.version, request.version)
         if path in self._children:
-            raise _Refused(ErrorCode.NOT_EMPTY)
+            raise _RequestRefused(ErrorCode.NOT_EMPTY)
         self._delete_node(change, path)
         return NOTHING
 
-    def _delete_node(self, change: _Change, path: str) -> None:
+    def _delete_node(self, change: _ChangeContext, path: str) -> None:
         parent_path = parent_of(path)
         node, parent = self.nodes[path], self.nodes[parent_path]
         self._remove(path)
@@ -326,7 +328,7 @@ class ZnodeTree:
         change.events.append(NodeEvent(EventType.DELETED, path, is_permitted(node, READ_PERMISSION)))
         change.events.append(_children_changed(parent_path, parent))
 
-    def _set_data(self, change: _Change, _: int, request: Record) -> Record:
+    def _set_data(self, change: _ChangeContext, _: int, request: Record) -> Record:
         assert isinstance(request, SetData)
         path = request.path
         node = self._named(path)
@@ -349,11 +351,11 @@ class ZnodeTree:
         change.events.append(NodeEvent(EventType.DATA_CHANGED, path, is_permitted(node, READ_PERMISSION)))
         return StatOnly(self.stat(path, changed))
 
-    def _set_acl(self, _change: _Change, _: int, request: Record) -> Record:
+    def _set_acl(self, _change: _ChangeContext, _: int, request: Record) -> Record:
         assert isinstance(request, SetAcl)
         path = request.path
         if not is_valid(path):
-            raise _Refused(ErrorCode.BAD_ARGUMENTS)
+            raise _RequestRefused(ErrorCode.BAD_ARGUMENTS)
         acl = _checked_acl(request.acl)
         node = self._found(path)
         _check_permission(node, ADMIN_PERMISSION)
@@ -361,19 +363,19 @@ class ZnodeTree:
         self._replace(path, changed)
         return StatOnly(self.stat(path, changed))
 
-    def _check(self, _change: _Change, _: int, request: Record) -> Record:
+    def _check(self, _change: _ChangeContext, _: int, request: Record) -> Record:
         assert isinstance(request, PathAndVersion)
         node = self._named(request.path)
         _check_permission(node, READ_PERMISSION)
         _check_version(node.version, request.version)
         return NOTHING
 
-    def _create_session(self, change: _Change, _: int, request: Record) -> Record:
+    def _create_session(self, change: _ChangeContext, _: int, request: Record) -> Record:
         assert isinstance(request, CreateSession)
         self.sessions[change.session_id] = DurableSession(request.timeout_ms, request.password)
         return NOTHING
 
-    def _close_session(self, change: _Change, _: int, _request: Record) -> Record:
+    def _close_session(self, change: _ChangeContext, _: int, _request: Record) -> Record:
         self.sessions.pop(change.session_id, None)
         for path in self.ephemerals(change.session_id):
             self._delete_node(change, path)
@@ -384,14 +386,14 @@ class ZnodeTree:
     def _found(self, path: str) -> Znode:
         node = self.nodes.get(path)
         if node is None:
-            raise _Refused(ErrorCode.NO_NODE)
+            raise _RequestRefused(ErrorCode.NO_NODE)
         return node
 
     def _named(self, path: str) -> Znode:
         """Return the node of a path that must also be valid."""
         node = self.nodes.get(path)
         if node is None:
-            raise _Refused(ErrorCode.NO_NODE if is_valid(path) else ErrorCode.BAD_ARGUMENTS)
+            raise _RequestRefused(ErrorCode.NO_NODE if is_valid(path) else ErrorCode.BAD_ARGUMENTS)
         return node
 
 
@@ -404,7 +406,7 @@ def new_tree() -> ZnodeTree:
     return tree
 
 
-class _Change(NamedTuple):
+class _ChangeContext(NamedTuple):
     """The values that all parts of one change share."""
 
     zxid: int
@@ -425,13 +427,13 @@ def _owner(request: Create | CreateTtl, session_id: int) -> int:
     """
     flags, ttl_ms = request.flags, request.ttl_ms if isinstance(request, CreateTtl) else -1
     if not 0 <= flags <= SEQUENTIAL_TTL_FLAG:
-        raise _Refused(ErrorCode.BAD_ARGUMENTS)
+        raise _RequestRefused(ErrorCode.BAD_ARGUMENTS)
     if flags in _TTL_FLAGS:
         if not 0 < ttl_ms <= TTL_MAX_MS:
-            raise _Refused(ErrorCode.BAD_ARGUMENTS)
+            raise _RequestRefused(ErrorCode.BAD_ARGUMENTS)
         return 0
     if ttl_ms >= 0:
-        raise _Refused(ErrorCode.BAD_ARGUMENTS)
+        raise _RequestRefused(ErrorCode.BAD_ARGUMENTS)
     return session_id if flags in _EPHEMERAL_FLAGS else 0
 
 
@@ -440,7 +442,7 @@ def _checked_acl(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
         return OPEN_ACL  # one object for nearly all nodes
     unique = tuple(dict.fromkeys(acl))
     if not unique or any((one.scheme, one.id) != ("world", "anyone") for one in unique):
-        raise _Refused(ErrorCode.INVALID_ACL)
+        raise _RequestRefused(ErrorCode.INVALID_ACL)
     return unique
 
 
@@ -455,12 +457,12 @@ def _children_changed(path: str, node: Znode) -> NodeEvent:
 
 def _check_permission(node: Znode, permission: int) -> None:
     if not is_permitted(node, permission):
-        raise _Refused(ErrorCode.NO_AUTH)
+        raise _RequestRefused(ErrorCode.NO_AUTH)
 
 
 def _check_version(version: int, expected: int) -> None:
     if expected not in (ANY_VERSION, version):
-        raise _Refused(ErrorCode.BAD_VERSION)
+        raise _RequestRefused(ErrorCode.BAD_VERSION)
 
 
 def _next_version(version: int, expected: int) -> int:

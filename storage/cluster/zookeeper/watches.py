@@ -40,7 +40,7 @@ class WatchMode(enum.IntEnum):
     PERSISTENT_RECURSIVE = 1
 
 
-class _Table(Generic[W]):
+class _WatchTable(Generic[W]):
     def __init__(self) -> None:
         self._by_path: dict[str, dict[W, int]] = {}
         self._by_client: dict[W, dict[str, None]] = {}
@@ -106,8 +106,8 @@ class Watches(Generic[W]):
     """The watches of all clients. `W` is what the caller uses for a client."""
 
     def __init__(self) -> None:
-        self._data: _Table[W] = _Table()
-        self._children: _Table[W] = _Table()
+        self._data: _WatchTable[W] = _WatchTable()
+        self._children: _WatchTable[W] = _WatchTable()
 
     @property
     def count(self) -> int:
@@ -136,7 +136,7 @@ class Watches(Generic[W]):
         removed = [table.remove(path, client, modes) for table, modes in self._tables(kind)]
         return any(removed)
 
-    def _tables(self, kind: WatchKind) -> list[tuple[_Table[W], int]]:
+    def _tables(self, kind: WatchKind) -> list[tuple[_WatchTable[W], int]]:
         match kind:
             case WatchKind.CHILDREN:
                 return [(self._children, STANDARD)]

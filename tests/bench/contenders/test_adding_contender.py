@@ -11,7 +11,7 @@ from contenders import our_store, peers, raw
 from contenders.our_store import Ours, OursAsync
 from contest.run_size import TINY
 from contest.workload import Work
-from store_internals import Engine, store_of
+from store_internals import StoreInternals, store_of
 
 from recovery.opening.open_store import open_store
 
@@ -103,7 +103,7 @@ def test_payloads_depend_only_on_the_seed() -> None:
 def test_the_raw_file_gets_as_many_bytes_as_our_journal(tmp_path: Path, size: int, count: int) -> None:
     payloads = Work(size=size, batch=count).payloads()
     with open_store(tmp_path / "store", our_store.config_of("journals-only", 64 << 20)) as store:
-        ledger, engine = store.ledger(1), Engine(store)
+        ledger, engine = store.ledger(1), StoreInternals(store)
         ledger.append(b"the key of the ledger comes with the first entry")
         assert engine.journal is not None
         before = engine.journal.end
@@ -116,7 +116,7 @@ def test_the_raw_file_gets_as_many_bytes_as_our_journal(tmp_path: Path, size: in
 def test_no_roll_and_no_filling_falls_into_a_turn(tmp_path: Path, size: int) -> None:
     work = Work(size=1024, batch=64)
     one = Ours(tmp_path, "journals-only", 16 << 20, **work.settings())
-    engine = Engine(store_of(one))
+    engine = StoreInternals(store_of(one))
     for _ in range(5):
         one.prepare(size)
         before = engine.journal
@@ -132,9 +132,9 @@ def test_no_checkpoint_falls_into_a_turn_of_the_one_without(tmp_path: Path) -> N
     work = Work(size=1 << 20, batch=4)
     one = Ours(tmp_path, "no-checkpoints", TINY.raw_size, **work.settings())
     one.add(seconds=60, calls=40)
-    assert Engine(store_of(one)).table_sizes[0] > 128 << 20
+    assert StoreInternals(store_of(one)).table_sizes[0] > 128 << 20
     one.prepare(1)
-    assert Engine(store_of(one)).table_sizes[0] == 0
+    assert StoreInternals(store_of(one)).table_sizes[0] == 0
     one.close()
 
 

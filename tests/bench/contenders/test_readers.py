@@ -13,7 +13,7 @@ from contest import contest
 from contest.run_size import TINY
 from contest.workload import Work, WrongAnswer
 from scenarios import reading
-from store_internals import Engine, store_of
+from store_internals import StoreInternals, store_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,7 +106,7 @@ def test_our_store_reads_old_entries_from_logs_and_the_newest_from_memory(tmp_pa
     ours.fill(ENTRIES)
     ours.close()
     ours = make("OurReader", tmp_path)
-    engine = Engine(store_of(ours))
+    engine = StoreInternals(store_of(ours))
     READS["random"](ours)
     assert engine.table_sizes[0] == 0
     READS["newest"](ours)

@@ -11,7 +11,7 @@ from contest import contest
 from contest.run_size import TINY
 from contest.workload import Work, WrongAnswer
 from scenarios import growth
-from store_internals import Engine, store_of
+from store_internals import StoreInternals, store_of
 
 from recovery import open_store
 
@@ -67,7 +67,7 @@ def test_the_cost_of_adds_includes_their_checkpoints(tmp_path: Path) -> None:
     one.open("grown")
     found = one.add(2000)
     assert store_of(one) is not None
-    assert Engine(store_of(one)).active_table.size == 0
+    assert StoreInternals(store_of(one)).active_table.size == 0
     assert found["us_per_add"] > found["us_acknowledged"] > 0
     assert ends(store_of(one)) == {1: 1000, 2: 1000, 3: 1000, 4: 1000}
     one.close()

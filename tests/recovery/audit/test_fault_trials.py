@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import audited_stores
 import pytest
 from audited_stores import NAMES
-from fault_trials import Trial, audited, trials_of
+from fault_trials import FaultTrial, audited, trials_of
 from sampling import many
 
 from recovery.audit.faults import in_replicas
@@ -35,21 +35,21 @@ _TRIALS_OF_A_SHARD = 25
 
 _MISSED_ONCE = (
     # The last record of a log, without a digest, has grown over a part of the filler after it.
-    Trial("killed", Fault.LOG_SIZE, 2046262504),
+    FaultTrial("killed", Fault.LOG_SIZE, 2046262504),
     # A record without a digest before a bookie's mark has grown over the mark: into a record, and up to the
     # next.
-    Trial("08_digests", Fault.JOURNAL_SIZE, 3542030713, knows_passwords=False),
-    Trial("08_digests", Fault.JOURNAL_SIZE, 3499535172, knows_passwords=False),
-    Trial("08_digests", Fault.JOURNAL_SIZE, 1767226760),
+    FaultTrial("08_digests", Fault.JOURNAL_SIZE, 3542030713, knows_passwords=False),
+    FaultTrial("08_digests", Fault.JOURNAL_SIZE, 3499535172, knows_passwords=False),
+    FaultTrial("08_digests", Fault.JOURNAL_SIZE, 1767226760),
     # A record has shrunk at the end of a chunk and has no space for a digest: it once stopped the audit.
-    Trial("12_gaps_and_big", Fault.JOURNAL_SIZE, 1568016794),
+    FaultTrial("12_gaps_and_big", Fault.JOURNAL_SIZE, 1568016794),
     # An entry has grown over the first word of the padding after it.
-    Trial("lab: checkpoints", Fault.JOURNAL_SIZE, 171243197),
+    FaultTrial("lab: checkpoints", Fault.JOURNAL_SIZE, 171243197),
     # Leftovers of a deleted ledger whose id a ledger with MACs has now.
-    Trial("lab: ledgers", Fault.LOG_SIZE, 619737607),
-    Trial("lab: ledgers", Fault.LOG_LEDGER, 4146168606),
+    FaultTrial("lab: ledgers", Fault.LOG_SIZE, 619737607),
+    FaultTrial("lab: ledgers", Fault.LOG_LEDGER, 4146168606),
     # Without the store id of the cookies a log that was removed counted as missing.
-    Trial("lab: compaction", Fault.COOKIE_FLIPPED, 2061699232, knows_passwords=False),
+    FaultTrial("lab: compaction", Fault.COOKIE_FLIPPED, 2061699232, knows_passwords=False),
 )
 
 _WRITER = """
@@ -83,7 +83,7 @@ def _wrong(findings: Iterable[Finding]) -> list[str]:
     return [shown(finding) for finding in findings if finding.is_wrong]
 
 
-def _missed(trials: Iterable[Trial], count: int) -> list[str]:
+def _missed(trials: Iterable[FaultTrial], count: int) -> list[str]:
     """Return the faults that were missed in that many trials. Trials without a place for the fault do not
     count.
     """
@@ -127,12 +127,12 @@ def test_a_store_that_is_written_to_has_no_errors(tmp_path: Path) -> None:
 def test_a_fault_is_located(fault: Fault) -> None:
     dice = Random(fault.name)
     stores = dice.sample(NAMES, len(NAMES))
-    trials = (Trial(name, fault, dice.getrandbits(32)) for name in stores)
+    trials = (FaultTrial(name, fault, dice.getrandbits(32)) for name in stores)
     assert not (missed := _missed(trials, _QUICK)), _missed_text(missed)
 
 
 @pytest.mark.parametrize("trial", _MISSED_ONCE, ids=str)
-def test_faults_that_were_once_missed_are_located(trial: Trial) -> None:
+def test_faults_that_were_once_missed_are_located(trial: FaultTrial) -> None:
     assert (missed := trial.run()) is None, missed
 
 

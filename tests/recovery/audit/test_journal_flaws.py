@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from audited_journals import JOURNAL_ID, AuditedItem, ids, items, part_of
-from bookie_clients import Client
+from bookie_clients import AddingClient
 from journal_builder import BookieJournal, OurJournal, change, entry_record, flip, zero
 from sampling import every
 
@@ -251,7 +251,7 @@ def test_two_damaged_records_of_a_group_are_two_flaws() -> None:
 
 def test_damage_without_a_digest_is_found_by_the_checksum_of_the_group() -> None:
     """Fences, keys and entries without a digest: the checksum of the group finds one wrong byte."""
-    dummy = Client(4, DigestType.DUMMY)
+    dummy = AddingClient(4, DigestType.DUMMY)
     journal = OurJournal(JOURNAL_ID, alignment=512)
     records = (
         entry_record(1, 0),
@@ -403,7 +403,7 @@ def test_a_zeroed_block_of_a_bookie_s_journal_is_named() -> None:
 
 @pytest.mark.parametrize("more", [20, 600, 1300])
 def test_a_record_that_has_grown_over_the_mark_is_wrong_and_not_the_mark(more: int) -> None:
-    unproven, journal = Client(4, DigestType.DUMMY), BookieJournal(JOURNAL_ID)
+    unproven, journal = AddingClient(4, DigestType.DUMMY), BookieJournal(JOURNAL_ID)
     for number in range(4):
         journal.flush(journal_format.encode_record(unproven.entry(number, bytes(100))))
     mark = journal.ends[-1]
@@ -441,7 +441,7 @@ def test_an_entry_of_a_ledger_without_other_evidence_is_doubted() -> None:
 
 
 def test_damage_that_no_reader_can_detect_is_unverified() -> None:
-    dummy = Client(4, DigestType.DUMMY)
+    dummy = AddingClient(4, DigestType.DUMMY)
     journal = BookieJournal(JOURNAL_ID)
     journal.flush(*(journal_format.encode_record(dummy.entry(one, b"unproven")) for one in range(20)))
     item = items(journal.file())[3]

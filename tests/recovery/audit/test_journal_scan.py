@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import fixtures
 import pytest
 from audited_journals import JOURNAL_ID, OURS, ids, items, part_of, slow_totals, totals
-from bookie_clients import Client
+from bookie_clients import AddingClient
 from hypothesis import given, settings
 from journal_builder import BookieJournal, OurJournal, entry_bytes, entry_record
 from sampling import every, many
-from sealed_journals import Sample, sound
+from sealed_journals import SealedJournal, sound
 
 from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.engines.task import ReadThrottle
@@ -139,7 +139,7 @@ def test_striped_ledgers_have_runs_of_one_residue_each() -> None:
 @pytest.mark.sampled
 @settings(max_examples=many(100, 40))
 @given(sound())
-def test_no_sound_journal_of_ours_has_a_flaw(sample: Sample) -> None:
+def test_no_sound_journal_of_ours_has_a_flaw(sample: SealedJournal) -> None:
     part = part_of(sample.data)
     records = [item for item in items(sample.data) if not item.is_padding]
     unknown = [item for item in records if item.is_unknown]
@@ -158,7 +158,7 @@ def test_chunks_may_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_runs_use_the_digest_that_each_entry_carries() -> None:
-    clients = [Client(number, kind) for number, kind in enumerate(DigestType)]
+    clients = [AddingClient(number, kind) for number, kind in enumerate(DigestType)]
     journal = OurJournal(JOURNAL_ID, alignment=512)
     for one in range(20):
         journal.group(*(journal_format.encode_record(client.entry(one)) for client in clients))
@@ -194,7 +194,7 @@ def test_a_bookie_s_journal_is_read_whole_from_any_mark(version: int) -> None:
 
 
 def test_entries_with_macs_are_counted_without_the_password_and_verified_with_it() -> None:
-    client = Client(7, DigestType.MAC, PASSWORD)
+    client = AddingClient(7, DigestType.MAC, PASSWORD)
     journal = BookieJournal(JOURNAL_ID).flush(
         *(journal_format.encode_record(client.entry(one)) for one in range(30))
     )

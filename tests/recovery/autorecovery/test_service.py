@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from certificates import Authority
+from certificates import CertificateAuthority
 from example_cluster import ROOT, info
 from recovering_cluster import (
     FAST,
@@ -85,7 +85,7 @@ async def copies(client: AsyncCluster, ledger_id: int) -> list[bytes]:
 
 
 def test_bookies_that_require_tls_and_certificates_are_repaired(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "certificates")
+    authority = CertificateAuthority(tmp_path / "certificates")
     own, worker = authority.certificate("bookie"), authority.certificate("worker")
     served = TlsConfig(str(own.key), str(own.certificate), str(own.authority), ClientCertificates.REQUIRED)
     shown = ClientTls(str(worker.authority), str(worker.certificate), str(worker.key))

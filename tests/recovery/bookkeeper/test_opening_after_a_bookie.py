@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import fixtures
 import pytest
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery import open_store
 from recovery.audit.faults.running_copy import copy_running
@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
         store.ledger(OURS).append(OURS_IN_IT[0])
         store.checkpoint()
         store.ledger(OURS).append(OURS_IN_IT[1])
-        Engine(store).seal()
+        StoreInternals(store).seal()
         copy_running(tmp_path / "live", tmp_path / "store")
     return tmp_path / "store"
 
@@ -159,7 +159,7 @@ def test_adds_continue_after_the_entries_of_both_writers(path: Path, name: str) 
             if (last := ledger.last_entry_id) is not None:
                 assert ledger.append(b"on") == last + 1
                 expected[ledger_id][last + 1] = hashlib.sha256(b"on").hexdigest()
-        Engine(store).fail_background(OSError("killed"))  # closes without a checkpoint
+        StoreInternals(store).fail_background(OSError("killed"))  # closes without a checkpoint
     for _ in range(2):
         with open_store(path, QUIET) as store:
             assert store.opened.index is IndexFound.GOOD

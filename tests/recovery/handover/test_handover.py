@@ -14,9 +14,9 @@ import naive_bookie
 import pytest
 from file_index import FileIndexPlace
 from sampling import every, many
-from simulated_store import STORE_ID, Trouble, World, open_session
+from simulated_store import STORE_ID, SimulatedWorld, Trouble, open_session
 from stepped_store import Site
-from store_internals import Engine, confirm
+from store_internals import StoreInternals, confirm
 from store_promises import difference, look
 
 from recovery import open_store
@@ -568,12 +568,12 @@ class Life:
 
 def life(seed: int) -> Life:
     """Do kills, power cuts and openings, and at the end a kill after unproven groups."""
-    world = World(seed, Trouble.CRASHES)
+    world = SimulatedWorld(seed, Trouble.CRASHES)
     world.play(150)
     disk = world.disk.copy()
     disk.kill()
     store = open_session(disk, world.shape.config, Random(seed)).store
-    engine = Engine(store)
+    engine = StoreInternals(store)
     # The replay may have filled both tables with entries that it must not checkpoint yet; a worker does.
     while engine.frozen_table is not None and engine.step_checkpoint() == AT_ONCE:
         pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepped_store import Site
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.opening.assembly import space_limits
 from storage.config import StoreConfig
@@ -26,7 +26,7 @@ def test_after_an_opening_too_each_seal_names_the_newest_metadata() -> None:
     store.ledger(7).delete()
     store = site.after_power_cut()
     store.ledger(8).append(b"y")
-    engine = Engine(store)
+    engine = StoreInternals(store)
     assert engine.journal is not None
     assert engine.metadata.sequence > 0
     assert engine.journal.metadata_tag == metadata_tag(engine.metadata.sequence)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import LEDGERS, SMALL, Site, payloads
-from store_internals import Engine, log_header_checksum
+from store_internals import StoreInternals, log_header_checksum
 
 from recovery.crashlab import RandomFate, Refused, SimulatedDisk, Tearing, Verb, When
 from recovery.rebuild.entry_log_chain import EntryLogChain, follow_chain, in_creation_order
@@ -52,7 +52,7 @@ def noted(site: Site) -> dict[int, int]:
 
 
 def committed(store: Store) -> dict[int, int]:
-    return dict(Engine(store).index_state.log_ends)
+    return dict(StoreInternals(store).index_state.log_ends)
 
 
 def add_blocks(store: Store, count: int) -> None:
@@ -68,8 +68,8 @@ def blocks(store: Store) -> int:
 def interrupt(store: Store, *texts: bytes) -> None:
     """Begin a checkpoint of these entries, and end the process after it has written and before it syncs."""
     store.ledger(1).append_many(texts)
-    Engine(store).number_checkpoint()
-    Engine(store).step_checkpoint()
+    StoreInternals(store).number_checkpoint()
+    StoreInternals(store).step_checkpoint()
 
 
 def three_runs() -> tuple[Site, list[bytes]]:
@@ -175,8 +175,8 @@ def test_the_ends_of_a_rebuilt_index_are_those_of_the_lost_one() -> None:
     for number in (1, 5, 2):
         add_blocks(store, number)
         site.checkpoint(store)
-    state = Engine(store).index_state
-    assert Engine(without_index(site)).index_state == state
+    state = StoreInternals(store).index_state
+    assert StoreInternals(without_index(site)).index_state == state
 
 
 def test_torn_records_after_the_end_of_a_log_are_no_finding() -> None:

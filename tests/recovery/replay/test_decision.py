@@ -8,9 +8,9 @@ from itertools import product
 from recovery.replay.decision import (
     TABLE,
     ChainPlace,
-    Claim,
     Decision,
     Following,
+    JournalClaim,
     JournalFacts,
     JournalState,
     LaterData,
@@ -21,7 +21,7 @@ from storage.journal.scan import Owner
 
 EVERY_COMBINATION = [
     JournalFacts(*values)
-    for values in product(ChainPlace, Owner, JournalState, Claim, Reach, LaterData, Following)
+    for values in product(ChainPlace, Owner, JournalState, JournalClaim, Reach, LaterData, Following)
 ]
 
 
@@ -29,7 +29,7 @@ def in_plain_words(facts: JournalFacts) -> Decision:
     """The rules of the protocol in code, independent of the table."""
     if facts.state is JournalState.UNREADABLE:
         return Decision.UNREADABLE
-    if facts.claim is Claim.CONTRADICTED:
+    if facts.claim is JournalClaim.CONTRADICTED:
         return Decision.ROT
     if facts.place in (ChainPlace.MARKED, ChainPlace.SKIPPED):
         return Decision.VOID

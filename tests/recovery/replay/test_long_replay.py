@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
-from store_internals import Call, Engine, journals_of
+from store_internals import EngineCall, StoreInternals, journals_of
 
 from recovery.crashlab import FailedSync, Lasting, LoseAll, Refused, SimulatedDisk, Stopped, Verb, When
 from recovery.crashlab.model.fates import NEWEST
@@ -69,7 +69,7 @@ def filled(*ledgers: int, tables: float = 2.0) -> tuple[Site, dict[int, list[byt
 
 
 def waiting(store: Store) -> Memtable | None:
-    return Engine(store).frozen_table
+    return StoreInternals(store).frozen_table
 
 
 def assert_whole(store: Store, added: dict[int, list[bytes]]) -> None:
@@ -109,7 +109,7 @@ def test_a_replay_that_fits_into_a_table_is_read_into_memory() -> None:
     site, added = filled(1, 2, tables=0.8)
     store = site.open()
     assert waiting(store) is None
-    assert len(Engine(store).active_table) == sum(map(len, added.values()))
+    assert len(StoreInternals(store).active_table) == sum(map(len, added.values()))
     assert_whole(store, added)
 
 
@@ -125,7 +125,7 @@ def test_the_report_and_the_progress_say_what_a_replay_into_memory_would_say() -
 def test_only_unproven_records_are_written_again() -> None:
     site, added = filled(1)
     store = site.open()
-    assert len(Engine(store).active_table) == store.opened.records_carried == 10
+    assert len(StoreInternals(store).active_table) == store.opened.records_carried == 10
     backlog = waiting(store)
     assert backlog is not None
     assert backlog.last_id(1) == len(added[1]) - 11
@@ -195,7 +195,7 @@ def test_the_newer_copy_of_an_id_in_a_later_journal_is_read() -> None:
         some = texts(10, seed=len(added))
         store.ledger(1).append_many(some)
         added += some
-        journal = Engine(store).journal
+        journal = StoreInternals(store).journal
     # Too large for the rest of the journal, so that the older id is the first of the next journal.
     newer = Entry(1, 3, 2, 2000, bytes(60 * KIB))
     store.add(newer)
@@ -204,7 +204,7 @@ def test_the_newer_copy_of_an_id_in_a_later_journal_is_read() -> None:
         some = texts(10, seed=1000 + number)
         store.ledger(1).append_many(some)
         added += some
-    assert Engine(store).journal is not journal
+    assert StoreInternals(store).journal is not journal
     site.disk.kill()
     site.config = LITTLE
 
@@ -223,8 +223,10 @@ def test_a_later_journal_with_smaller_ids_is_read_record_by_record() -> None:
         store.add(Entry(1, entry_id, -1, 500 * (entry_id + 1), added[entry_id]))
 
     add(100)
-    first, following = Engine(store).journal, iter(range(101, 2000))
-    while (journal := Engine(store).journal) is first and journal is not None and journal.room > 8 * KIB:
+    first, following = StoreInternals(store).journal, iter(range(101, 2000))
+    while (
+        (journal := StoreInternals(store).journal) is first and journal is not None and journal.room > 8 * KIB
+    ):
         add(next(following))
     store.add(Entry(1, 0, -1, 500, bytes(60 * KIB)))  # does not fit, so that it begins the next journal
     added[0] = bytes(60 * KIB)
@@ -323,14 +325,18 @@ def test_a_deleted_ledger_does_not_come_back(when: str) -> None:
 def test_a_ledger_that_is_deleted_early_in_the_next_journal_does_not_come_back() -> None:
     site = Site(LARGE)
     store, added = site.open(), list[bytes]()
-    while (journal := Engine(store).journal) is None or journal.end < 100 * KIB or journal.room > 50 * KIB:
+    while (
+        (journal := StoreInternals(store).journal) is None
+        or journal.end < 100 * KIB
+        or journal.room > 50 * KIB
+    ):
         added += texts(10, seed=len(added))
         store.ledger(1).append_many(added[-10:])
     store.ledger(5).append_many(texts(10))
-    before = Engine(store).durable_up_to
+    before = StoreInternals(store).durable_up_to
     added.append(bytes(60 * KIB))
     store.ledger(1).append(added[-1])
-    deleted_at = Engine(store).durable_up_to
+    deleted_at = StoreInternals(store).durable_up_to
     assert (deleted_at.journal_id, deleted_at.offset < before.offset) == (before.journal_id + 1, True)
     store.ledger(5).delete()
     store.ledger(1).append(b"proves it")
@@ -345,10 +351,10 @@ def test_a_ledger_that_is_deleted_early_in_the_next_journal_does_not_come_back()
 
 def write_group(store: Store, *records: bytes) -> None:
     """Write a group to the journal, as a later version of this program could do."""
-    engine = Engine(store)
+    engine = StoreInternals(store)
     assert engine.journal is not None
     engine.journal.write(Group(records, len(records), sum(map(len, records))), engine.durable_up_to)
-    engine.call(Call.SYNC_JOURNALS)()
+    engine.call(EngineCall.SYNC_JOURNALS)()
 
 
 @pytest.mark.parametrize("batches", [1, 20], ids=["into memory", "into a table of its own"])
@@ -373,11 +379,11 @@ def test_empty_groups_after_the_last_record_need_no_replay_either() -> None:
     store.ledger(1).append(b"last")
     for _ in range(3):
         write_group(store)
-    durable_up_to = Engine(store).durable_up_to
+    durable_up_to = StoreInternals(store).durable_up_to
     for _ in range(2):
         write_group(store)
     store = site.after_kill()
-    assert Engine(store).covered_until >= durable_up_to
+    assert StoreInternals(store).covered_until >= durable_up_to
 
 
 def test_extents_are_noted_of_so_many_entries_only() -> None:
@@ -537,7 +543,7 @@ def test_the_journals_are_closed_when_the_store_closes_or_is_forked() -> None:
         if end == "close":
             store.close()
         else:
-            Engine(store).fork()
+            StoreInternals(store).fork()
         assert not journals_of(backlog).alive
 
 
@@ -560,8 +566,8 @@ def with_an_entry_twice_in_a_torn_group() -> Site:
     site = Site(replace(LARGE, group_size_max=100 * KIB), SimulatedDisk(sector_size=4 * KIB))
     store = site.open()
     store.add(Entry(9, 0, -1, 1, b"A"))
-    Engine(store).seal()
-    engine, access = Engine(store), access_of(b"", None)
+    StoreInternals(store).seal()
+    engine, access = StoreInternals(store), access_of(b"", None)
     for entry in (
         Entry(9, 0, -1, 1, b"B" * 20 * KIB),
         Entry(9, 0, -1, 1, b"C" * 20 * KIB),
@@ -624,7 +630,7 @@ def test_a_replay_record_by_record_takes_no_more_memory_than_two_tables() -> Non
     site.disk.kill()
     site.config = LITTLE
     store = site.open()
-    assert Engine(store).active_table.size <= 2 * TABLE
+    assert StoreInternals(store).active_table.size <= 2 * TABLE
     assert len(payloads(store, 1)) == 200
 
 

@@ -18,7 +18,16 @@ from shell_samples import bookie_journal
 from shell_samples import ledger as made_ledger
 from shell_samples import records as journal_records
 from stepped_store import LEDGERS, SMALL, Site
-from watched_views import FollowingIndex, Held, Watched, WatchedFile, following, held_by, looking, payloads
+from watched_views import (
+    FollowingIndex,
+    Held,
+    Watched,
+    WatchedReadFile,
+    following,
+    held_by,
+    looking,
+    payloads,
+)
 
 from recovery import open_store
 from recovery.directory.layout import Layout
@@ -489,7 +498,7 @@ class Flickering(Watched):
         return file
 
 
-class Torn(WatchedFile):
+class Torn(WatchedReadFile):
     def __init__(self, file: ReadFile, place: slice) -> None:
         super().__init__(file, lambda: None)
         self._place = place

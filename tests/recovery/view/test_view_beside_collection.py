@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sampling import every
 from stepped_store import LEDGERS, SMALL, Site
-from store_internals import Engine
+from store_internals import StoreInternals
 from watched_views import following, held_by
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Collecting:
 
     def steps(self) -> Iterator[None]:
         """Move all that lives, remove the logs, and purge tombstones, a step at a time."""
-        engine = Engine(self.store)
+        engine = StoreInternals(self.store)
         victims = engine.log_ids[:-1]
         moves = [engine.compactor.move(log_id) for log_id in victims]
         verbs: list[Generator[object, None, object]] = [
@@ -146,7 +146,7 @@ def test_a_view_reads_what_moves_and_is_removed_between_look_up_and_reading() ->
 @pytest.mark.sampled
 def test_a_refreshed_view_shows_everything_at_each_step_and_lets_removed_logs_go() -> None:
     store = Collecting()
-    before = set(Engine(store.store).log_ids)
+    before = set(StoreInternals(store.store).log_ids)
     view = following(store.site.disk).run()
     store.check(view)
     for number, _ in enumerate(store.steps()):
@@ -154,7 +154,7 @@ def test_a_refreshed_view_shows_everything_at_each_step_and_lets_removed_logs_go
             view.refresh()
             store.check(view)
     view.refresh()
-    removed = before - set(Engine(store.store).log_ids)
+    removed = before - set(StoreInternals(store.store).log_ids)
     assert len(removed) > 3
     for log_id in removed:
         assert view.snapshot.open_logs.find(log_id) is None

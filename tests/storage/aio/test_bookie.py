@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from async_stores import LARGE_JOURNAL, AwaitedSite, run
-from bookie_clients import Client, flipped
+from bookie_clients import AddingClient, flipped
 from crc32c import crc32c
 
 from storage.entry.credentials import Purpose
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from storage.aio import AsyncStore
     from storage.commit.pending import PendingEntries
 
-WRITER = Client()
+WRITER = AddingClient()
 IDS = range(1, 200)
 ENTRIES = [WRITER.entry(entry_id) for entry_id in IDS]
 
@@ -106,10 +106,10 @@ def test_a_run_may_begin_anywhere_and_repeat_entries() -> None:
         ([*ENTRIES[:5], *ENTRIES[6:]], WRITER.key),
         (ENTRIES[1:], WRITER.key),
         ([*ENTRIES[:5], ENTRIES[5][:20]], WRITER.key),
-        ([ENTRIES[0], Client(ledger_id=8).entry(2)], WRITER.key),
+        ([ENTRIES[0], AddingClient(ledger_id=8).entry(2)], WRITER.key),
         ([ENTRIES[0], with_lac(WRITER.entry(2), -2)], WRITER.key),
         ([ENTRIES[0], WRITER.entry(2, b"longer than the length tells"), ENTRIES[2]], WRITER.key),
-        (ENTRIES, Client(password=b"another").key),
+        (ENTRIES, AddingClient(password=b"another").key),
         ([WRITER.entry(1, bytes(LARGE_JOURNAL.entry_size_max))], WRITER.key),
     ],
     ids=[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from async_stores import AwaitedSite, passes, run, until
 from stepped_store import LEDGERS
-from store_internals import AsyncEngine, Call, confirm
+from store_internals import AsyncEngine, EngineCall, confirm
 
 from recovery import open_async_store
 from storage import (
@@ -282,14 +282,14 @@ def test_a_ledger_that_was_asked_for_before_its_tail_was_known_finds_it_once(sit
     async def main() -> None:
         async with site.awaited() as store:
             asked: list[int] = []
-            find = AsyncEngine(store).call(Call.FIND_END)
+            find = AsyncEngine(store).call(EngineCall.FIND_END)
 
             def noted(ledger_id: int) -> object:
                 asked.append(ledger_id)
                 assert threading.current_thread() is not threading.main_thread()
                 return find(ledger_id)
 
-            setattr(*AsyncEngine(store).at(Call.FIND_END), noted)
+            setattr(*AsyncEngine(store).at(EngineCall.FIND_END), noted)
             ledger = store.ledger(5)
             adds = [asyncio.create_task(ledger.append(b"x")) for _ in range(10)]
             await passes()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from async_stores import LARGE_JOURNAL, AwaitedSite, believe_slow, passes, run, until
 from stepped_store import payloads
-from store_internals import SPLIT_WORK, AsyncEngine, Call, Engine
+from store_internals import SPLIT_WORK, AsyncEngine, EngineCall, StoreInternals
 
 from recovery.crashlab import FailedSync, Refused, Verb, When
 from recovery.proving.stepped_workers import SteppedWorkers
@@ -145,7 +145,7 @@ def test_what_was_acknowledged_survives_a_power_cut_right_behind_the_answer(site
                     return
 
         await asyncio.gather(*(write(number) for number in range(5)))
-        Engine(store).fail(OSError("enough"))
+        StoreInternals(store).fail(OSError("enough"))
         await asyncio.to_thread(store.close)
 
     run(main())
@@ -284,13 +284,13 @@ def test_a_new_journal_is_begun_in_a_thread(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             threads: list[str] = []
-            roll = AsyncEngine(store).call(Call.ROLL_JOURNAL)
+            roll = AsyncEngine(store).call(EngineCall.ROLL_JOURNAL)
 
             def noted(room: int) -> JournalWriter:
                 threads.append(threading.current_thread().name)
                 return roll(room)  # type: ignore[no-any-return]
 
-            setattr(*AsyncEngine(store).at(Call.ROLL_JOURNAL), noted)
+            setattr(*AsyncEngine(store).at(EngineCall.ROLL_JOURNAL), noted)
             while not threads:
                 await store.ledger(1).append(bytes(60_000))
             assert threads == [LEADER]
@@ -302,13 +302,13 @@ def test_a_delete_is_led_in_a_thread(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             journal, blocking = site.awaited_journal(), store.blocking
-            taken = Engine(blocking).begin_turn()
+            taken = StoreInternals(blocking).begin_turn()
             assert taken is not None
             deleting = asyncio.create_task(store.ledger(1).delete())
-            await until(lambda: bool(Engine(blocking).open_group.deletes))
+            await until(lambda: bool(StoreInternals(blocking).open_group.deletes))
             add = asyncio.create_task(store.ledger(2).append(b"beside it"))
-            await until(lambda: bool(Engine(blocking).open_group.entries))
-            Engine(blocking).end_turn(taken)
+            await until(lambda: bool(StoreInternals(blocking).open_group.entries))
+            StoreInternals(blocking).end_turn(taken)
             await asyncio.gather(add, deleting)
             assert LOOP not in journal.syncs
 
@@ -328,7 +328,7 @@ def test_a_thread_that_leads_answers_the_coroutines_that_share_its_turn(site: Aw
                 leading = pool.submit(blocking.ledger(1).append, b"of a thread")
                 await until(lambda: bool(journal.syncs))
                 waiting = pool.submit(blocking.ledger(1).append, b"of the next")
-                await until(lambda: Engine(blocking).waiting_threads == 1)
+                await until(lambda: StoreInternals(blocking).waiting_threads == 1)
                 add = asyncio.create_task(store.ledger(1).append(b"of a coroutine"))
                 await passes(5)
                 journal.let_go()

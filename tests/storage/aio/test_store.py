@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from async_stores import PATIENCE_S, AwaitedSite, believe_slow, in_time, passes, run, until
 from stepped_store import payloads
-from store_internals import ANSWER_COROUTINE, AsyncEngine, Call
+from store_internals import ANSWER_COROUTINE, AsyncEngine, EngineCall
 
 from recovery import open_async_store, open_store
 from recovery.crashlab import FailedSync, Verb, When
@@ -265,7 +265,7 @@ def test_what_goes_wrong_while_it_closes_is_told(site: AwaitedSite) -> None:
             raise OSError("not sealed")
 
         store = AsyncStore(site.open())
-        setattr(*AsyncEngine(store).at(Call.SEAL_LOG), fail)
+        setattr(*AsyncEngine(store).at(EngineCall.SEAL_LOG), fail)
         with pytest.raises(OSError, match="not sealed"):
             await store.close()
         await until(lambda: not _threads())

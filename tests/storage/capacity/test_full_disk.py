@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
-from bookie_clients import Client
+from bookie_clients import AddingClient
 from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.crashlab import Lasting, LoseAll
 from recovery.crashlab.model.disk_errors import FailedSync, Refused, When
@@ -30,7 +30,7 @@ FOR_OPENINGS = RESERVE // 4
 CONFIG = replace(SMALL, memtable_size_max=120 * KIB, journal_size=160 * KIB, space_reserve=RESERVE)
 LIMITED = replace(CONFIG, space_reserve=0, space_min_free=100 * KIB)
 HUGE = 1 << 40
-CLIENT = Client(2, password=b"")
+CLIENT = AddingClient(2, password=b"")
 
 
 def used(site: Site) -> int:
@@ -128,7 +128,7 @@ def test_a_collection_on_a_full_disk_gives_up_the_reserve_and_frees_the_log() ->
     site.checkpoint(store)
     store.ledger(3).delete()
     site.checkpoint(store)
-    engine = Engine(store)
+    engine = StoreInternals(store)
     victims = engine.log_ids[:-1]
     before = payloads(store, 2)
     leave_free(site, 0)
@@ -409,7 +409,7 @@ def test_a_backup_that_cannot_be_removed_leaves_the_way_to_the_reserve() -> None
 
 def test_free_space_that_cannot_be_read_changes_nothing() -> None:
     site, store = opened(LIMITED)
-    guard = Engine(store).space_of(SimpleNamespace(space=_refuse_to_tell))
+    guard = StoreInternals(store).space_of(SimpleNamespace(space=_refuse_to_tell))
     guard.check()
     guard.review()
     assert store.ledger(1).append(b"second") == 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import full_volumes
 import pytest
 from full_disk_writer import CONFIG, DELETED, FENCED, WRITERS, payload, work
-from full_volumes import Writer
+from full_volumes import FullDiskWriter
 
 from recovery import open_store
 from recovery.crashlab.run.volume import KINDS, Volume, why_not
@@ -37,9 +37,9 @@ def volume(request: pytest.FixtureRequest) -> Iterator[Volume]:
 
 
 @contextmanager
-def writing(directory: Path) -> Iterator[Writer]:
+def writing(directory: Path) -> Iterator[FullDiskWriter]:
     """Fill the disk while a program writes to the store, and return when all its adds are refused."""
-    with Writer(directory / "store") as writer:
+    with FullDiskWriter(directory / "store") as writer:
         writer.wait_for("ready")
         writer.wait_for("added", 200)
         full_volumes.fill(directory)
@@ -47,7 +47,7 @@ def writing(directory: Path) -> Iterator[Writer]:
         yield writer
 
 
-def check_all(store: Store, writer: Writer) -> None:
+def check_all(store: Store, writer: FullDiskWriter) -> None:
     for ledger_id, last_id in writer.last_ids.items():
         if ledger_id in writer.answers["deleted"]:
             assert ledger_id not in store.ledgers()

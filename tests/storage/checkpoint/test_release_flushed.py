@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepped_store import SMALL, Site, payloads
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from storage.checkpoint.checkpointer import _free_slowly
 from storage.entry.position import START
@@ -55,5 +55,5 @@ def test_a_scan_that_began_before_a_checkpoint_sees_everything() -> None:
     found = store.ledger(1).payloads()
     first = next(found)
     site.checkpoint(store)
-    assert Engine(store).frozen_table is None
+    assert StoreInternals(store).frozen_table is None
     assert [first, *found] == payloads(store, 1) == texts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from async_stores import in_time
 from stepped_store import LEDGERS, SMALL, Site
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from recovery.crashlab import Lasting, Refused, Verb, When
 from storage.checkpoint.reclaimer import SYNC_STEP
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def test_the_end_of_a_checkpoint_is_told_although_another_one_was_requested() -> None:
     site = Site()
     store = site.open()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     store.ledger(1).append(b"first")
     first = engine.number_checkpoint()
     engine.step_checkpoint()
@@ -66,14 +66,14 @@ def test_no_table_is_frozen_before_a_checkpoint_was_requested() -> None:
     assert site.names(LEDGERS, ".log") == ["0.log"]
 
 
-def is_frozen(engine: Engine) -> bool:
+def is_frozen(engine: StoreInternals) -> bool:
     return engine.frozen_table is not None
 
 
 def test_the_checkpoint_of_a_table_that_was_frozen_before_answers_no_later_request() -> None:
     site = Site()
     store = site.open()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     store.ledger(1).append(b"first")
     engine.freeze()
     store.ledger(1).append(b"second")
@@ -87,14 +87,14 @@ def test_the_checkpoint_of_a_table_that_was_frozen_before_answers_no_later_reque
     assert engine.has_checkpointed(number)
 
 
-def meet_full_disk(engine: Engine) -> None:
+def meet_full_disk(engine: StoreInternals) -> None:
     while engine.disk_full_error is None:
         engine.step_checkpoint()
 
 
 ENDS: dict[str, Callable[[Store], object]] = {
-    "a failure": lambda store: Engine(store).fail_background(OSError(errno.EIO, "the disk")),
-    "a full disk": lambda store: meet_full_disk(Engine(store)),
+    "a failure": lambda store: StoreInternals(store).fail_background(OSError(errno.EIO, "the disk")),
+    "a full disk": lambda store: meet_full_disk(StoreInternals(store)),
 }
 
 
@@ -106,12 +106,12 @@ def test_a_thread_that_waits_for_a_checkpoint_is_told_that_there_is_none_now(end
     site.disk.plant(
         Refused(When(verb=Verb.CREATE, name="*.log*", lasting=Lasting.UNTIL_MENDED), errno.ENOSPC)
     )
-    number, heard = Engine(store).number_checkpoint(), list[int]()
-    Engine(store).on_change(CHECKPOINT, lambda: heard.append(number))
+    number, heard = StoreInternals(store).number_checkpoint(), list[int]()
+    StoreInternals(store).on_change(CHECKPOINT, lambda: heard.append(number))
     ENDS[end](store)
     assert heard
-    assert in_time(lambda: Engine(store).wait_for_checkpoint(number))
-    assert not Engine(store).has_checkpointed(number)
+    assert in_time(lambda: StoreInternals(store).wait_for_checkpoint(number))
+    assert not StoreInternals(store).has_checkpointed(number)
 
 
 def test_no_sync_counts_as_slow_at_an_opening_or_a_close_where_each_is_as_large_as_the_table(
@@ -119,8 +119,8 @@ def test_no_sync_counts_as_slow_at_an_opening_or_a_close_where_each_is_as_large_
 ) -> None:
     site = Site()
     store = site.open()
-    engine, reported = Engine(store), list[float]()
-    monkeypatch.setattr(*engine.at(Call.NOTE_SYNC), reported.append)
+    engine, reported = StoreInternals(store), list[float]()
+    monkeypatch.setattr(*engine.at(EngineCall.NOTE_SYNC), reported.append)
     store.ledger(1).append(b"first")
     engine.finish_checkpoint()
     assert reported == []

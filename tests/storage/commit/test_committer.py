@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from async_stores import AwaitedSite, in_time, run
 from stepped_store import SMALL, Site, payloads
-from store_internals import Call, Engine, access_of
+from store_internals import EngineCall, StoreInternals, access_of
 
 from recovery.crashlab import Lasting, Refused, Verb, When
 from storage.commit.pending import PendingEntries, PendingGroup, PendingSeal
@@ -80,10 +80,10 @@ def test_what_waits_already_is_written_first(wait: Callable[[Store], None]) -> N
     store = site.open()
     ledger = store.ledger(1)
     ledger.append(b"before")
-    before = Engine(store).journal_groups
+    before = StoreInternals(store).journal_groups
     wait(store)
     ledger.append(b"behind")
-    assert Engine(store).journal_groups == before + 1
+    assert StoreInternals(store).journal_groups == before + 1
     found = site.after_power_cut()
     waited = [b"waits"] if wait is _submitted else []
     assert payloads(found, 1) == [b"before", *waited, b"behind"]
@@ -92,7 +92,7 @@ def test_what_waits_already_is_written_first(wait: Callable[[Store], None]) -> N
 
 def has_room(store: Store) -> bool:
     """Whether the next small add certainly rolls no journal."""
-    journal = Engine(store).journal
+    journal = StoreInternals(store).journal
     return journal is not None and journal.room > 40 << 10
 
 
@@ -101,15 +101,15 @@ def test_the_key_of_a_ledger_is_logged_once_in_each_journal() -> None:
     store = site.open()
 
     def keyed() -> list[int]:
-        journal = Engine(store).journal
+        journal = StoreInternals(store).journal
         return [] if journal is None else sorted(journal.keyed)
 
     store.ledger(1).append(b"0")
     assert keyed() == [1]
     store.ledger(2).append(b"0")
     assert keyed() == [1, 2]
-    first = Engine(store).journal
-    while Engine(store).journal is first or not has_room(store):
+    first = StoreInternals(store).journal
+    while StoreInternals(store).journal is first or not has_room(store):
         store.ledger(1).append(bytes(30 << 10))
         site.workers.run()
     assert keyed() == [1]
@@ -147,11 +147,11 @@ def test_a_full_table_is_frozen_behind_the_add_that_fills_it() -> None:
     store = site.open()
     ledger = store.ledger(1)
     ledger.append(b"0")
-    while (frozen := Engine(store).frozen_table) is None:
-        assert Engine(store).table_sizes[0] < site.config.memtable_size_max
+    while (frozen := StoreInternals(store).frozen_table) is None:
+        assert StoreInternals(store).table_sizes[0] < site.config.memtable_size_max
         ledger.append(bytes(20 << 10))
     covered = frozen.covers_until
-    assert covered == Engine(store).durable_up_to
+    assert covered == StoreInternals(store).durable_up_to
     site.workers.run()
     assert site.mark() == covered
 
@@ -175,7 +175,7 @@ def test_an_error_of_the_disk_stops_the_store(verb: Verb) -> None:
     with pytest.raises(StoreFailed) as told:
         ledger.append(b"1")
     assert isinstance(told.value.__cause__, OSError)
-    assert Engine(store).failure is told.value.__cause__
+    assert StoreInternals(store).failure is told.value.__cause__
     with pytest.raises(StoreFailed):
         store.ledger(2).append(b"0")
     assert payloads(store, 1) == [b"0"]
@@ -187,14 +187,14 @@ def test_adds_that_come_during_a_commit_share_the_next_group() -> None:
     ledger = store.ledger(1)
     ledger.append(b"0")
     at_sync, may_sync = threading.Event(), threading.Event()
-    sync = Engine(store).call(Call.SYNC_JOURNAL)
+    sync = StoreInternals(store).call(EngineCall.SYNC_JOURNAL)
 
     def held() -> None:
         at_sync.set()
         assert may_sync.wait(10)
         sync()
 
-    setattr(*Engine(store).at(Call.SYNC_JOURNAL), held)
+    setattr(*StoreInternals(store).at(EngineCall.SYNC_JOURNAL), held)
     alone = threading.Thread(target=ledger.append, args=(b"1",), daemon=True)
     alone.start()
     assert at_sync.wait(10)
@@ -202,14 +202,14 @@ def test_adds_that_come_during_a_commit_share_the_next_group() -> None:
     for one in followers:
         one.start()
     deadline = time.monotonic() + 10
-    while Engine(store).waiting_threads < len(followers):
+    while StoreInternals(store).waiting_threads < len(followers):
         assert time.monotonic() < deadline
-    before = Engine(store).journal_groups
+    before = StoreInternals(store).journal_groups
     may_sync.set()
     for one in (alone, *followers):
         one.join(10)
         assert not one.is_alive()
-    assert Engine(store).journal_groups == before + 2
+    assert StoreInternals(store).journal_groups == before + 2
     assert payloads(site.after_power_cut(), 1) == [b"0", b"1", b"later", b"later", b"later"]
 
 
@@ -217,7 +217,7 @@ def test_a_size_that_was_counted_too_large_is_not_in_the_group() -> None:
     site = Site()
     store = site.open()
     ledgers = [store.ledger(number) for number in (1, 2)]
-    engine = Engine(store)
+    engine = StoreInternals(store)
     engine.overstate_waiting_size(100)
     engine.append(ledgers[0], [b"0"])
     engine.overstate_waiting_size(100)
@@ -234,17 +234,17 @@ def test_a_size_that_was_counted_too_large_is_not_in_the_group() -> None:
 def test_every_piece_of_work_joins_a_group_under_the_lock_of_the_queue() -> None:
     seen: list[tuple[str, bool]] = []
 
-    def see(work: Pending, engine: Engine) -> None:
+    def see(work: Pending, engine: StoreInternals) -> None:
         seen.append((type(work).__name__, engine.is_queue_locked))
 
     async def main() -> None:
         async with AwaitedSite().awaited() as store:
-            engine = Engine(store.blocking)
+            engine = StoreInternals(store.blocking)
             with engine.joins_watched(partial(see, engine=engine)):
                 await store.ledger(1).append(b"one")
 
     store = Site().open()
-    engine, ledger = Engine(store), store.ledger(1)
+    engine, ledger = StoreInternals(store), store.ledger(1)
     with engine.joins_watched(partial(see, engine=engine)):
         ledger.append(b"0")
         ledger.submit(b"1")
@@ -290,7 +290,7 @@ def test_a_signal_handler_that_interrupts_work_on_its_way_into_a_group_may_not_a
         except ReentrantCall:
             refused.append("refused")
 
-    with Engine(store).joins_watched(handle):
+    with StoreInternals(store).joins_watched(handle):
         store.ledger(1).append(b"1")
     assert refused == ["refused"]
     assert payloads(store, 1) == [b"0", b"1"]
@@ -300,7 +300,7 @@ def test_a_signal_handler_that_interrupts_work_on_its_way_into_a_group_may_not_a
 def test_another_thread_waits_while_work_is_on_its_way_into_a_group(call: Callable[[Store], object]) -> None:
     store = Site().open()
     store.ledger(1).append(b"0")
-    engine, arrived, results = Engine(store), threading.Event(), list[object]()
+    engine, arrived, results = StoreInternals(store), threading.Event(), list[object]()
 
     def act() -> None:
         try:
@@ -328,7 +328,7 @@ def test_another_thread_waits_while_work_is_on_its_way_into_a_group(call: Callab
 
 def test_a_flush_that_must_not_wait_tells_whether_it_has_committed() -> None:
     store = Site().open()
-    engine, ledger = Engine(store), store.ledger(1)
+    engine, ledger = StoreInternals(store), store.ledger(1)
     future = ledger.submit(b"0")
     assert engine.flush_if_free()
     assert future.result(0) == 0
@@ -342,7 +342,7 @@ def test_a_flush_that_must_not_wait_tells_whether_it_has_committed() -> None:
 
 def test_a_table_covers_a_group_only_after_the_insert_of_its_entries() -> None:
     store = Site().open()
-    engine, ledger = Engine(store), store.ledger(1)
+    engine, ledger = StoreInternals(store), store.ledger(1)
     ledger.append(b"0")
     seen: list[int] = []
 
@@ -362,7 +362,7 @@ def test_a_table_covers_a_group_only_after_the_insert_of_its_entries() -> None:
 
 def full_at_the_next_roll(store: Store) -> Callable[[], object]:
     ledger, payload = store.ledger(1), bytes(50 << 10)
-    while (journal := Engine(store).journal) is not None and journal.room > len(payload) + (8 << 10):
+    while (journal := StoreInternals(store).journal) is not None and journal.room > len(payload) + (8 << 10):
         ledger.append(payload)
     return lambda: ledger.append(payload)
 
@@ -381,7 +381,7 @@ def test_a_group_without_space_for_its_entries_proves_the_one_before_if_that_is_
     store.ledger(1).append(b"0")
     for verb, name in ((Verb.ZERO_FILL, "*"), (Verb.WRITE, "*ledgers.rows*")):
         site.disk.plant(Refused(When(verb=verb, name=name, lasting=Lasting.UNTIL_MENDED), errno.ENOSPC))
-    add, engine = fill(store), Engine(store)
+    add, engine = fill(store), StoreInternals(store)
     if seals:
         assert engine.join(PendingSeal()) is not None
     with pytest.raises(DiskFull):
@@ -401,7 +401,7 @@ def test_an_error_of_the_disk_outside_of_a_commit_wakes_all_that_wait() -> None:
     store.ledger(1).append(b"0")
     heard: list[int] = []
     for ledger_id in (1, 2):
-        Engine(store).on_change(ledger_id, lambda one=ledger_id: heard.append(one))  # type: ignore[misc]
+        StoreInternals(store).on_change(ledger_id, lambda one=ledger_id: heard.append(one))  # type: ignore[misc]
     site.disk.plant(
         Refused(When(verb=Verb.WRITE, name="*ledgers.rows*", lasting=Lasting.UNTIL_MENDED), errno.EIO)
     )
@@ -413,7 +413,7 @@ def test_an_error_of_the_disk_outside_of_a_commit_wakes_all_that_wait() -> None:
 def test_a_large_group_stops_for_a_simulation_after_the_insert_of_each_portion() -> None:
     site = Site()
     store = site.open()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     works = [PendingEntries(engine.tail(1), access_of(store.ledger(1)), [bytes(40 << 10)]) for _ in range(2)]
     assert all(engine.join(work) is not None for work in works)
     group = engine.begin_turn()
@@ -426,7 +426,7 @@ def test_a_large_group_stops_for_a_simulation_after_the_insert_of_each_portion()
 
 def test_of_adds_that_come_together_each_gets_its_own_refusal_and_without_any_there_is_no_group() -> None:
     store = Site().open()
-    engine, ledgers = Engine(store), [store.ledger(1), store.ledger(2)]
+    engine, ledgers = StoreInternals(store), [store.ledger(1), store.ledger(2)]
     for ledger in ledgers:
         ledger.append(b"0")
     ledgers[0].fence()
@@ -443,9 +443,9 @@ def test_nothing_that_waits_is_written_after_the_store_has_failed() -> None:
     store = site.open()
     store.ledger(1).append(b"0")
     future = store.ledger(1).submit(b"1")
-    Engine(store).fail(OSError(errno.EIO, "the disk"))
+    StoreInternals(store).fail(OSError(errno.EIO, "the disk"))
     done = len(site.disk.trace)
-    Engine(store).flush()
+    StoreInternals(store).flush()
     assert isinstance(future.exception(0), StoreFailed)
     assert len(site.disk.trace) == done
     assert payloads(store, 1) == [b"0"]
@@ -461,10 +461,10 @@ def test_an_error_of_the_program_after_the_sync_stops_the_store_and_the_entry_is
     def fail(_: PendingGroup) -> None:
         raise AssertionError("broken")
 
-    monkeypatch.setattr(*Engine(store).at(Call.END), fail)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.END), fail)
 
     assert in_time(lambda: store.ledger(1).append(b"1"))  # it is durable, and its caller is told so
-    assert isinstance(Engine(store).failure, AssertionError)
+    assert isinstance(StoreInternals(store).failure, AssertionError)
     assert payloads(site.after_power_cut(), 1) == [b"0", b"1"]
 
 
@@ -473,7 +473,7 @@ def test_a_seal_whose_sync_fails_stops_the_store() -> None:
     store = site.open()
     store.ledger(1).append(b"0")
     site.disk.plant(Refused(When(verb=Verb.SYNC)))
-    Engine(store).seal()  # whose caller has nothing of its own that could be lost
+    StoreInternals(store).seal()  # whose caller has nothing of its own that could be lost
     with pytest.raises(StoreFailed):
         store.ledger(1).append(b"1")
     assert payloads(site.after_power_cut(), 1) == [b"0"]
@@ -481,7 +481,7 @@ def test_a_seal_whose_sync_fails_stops_the_store() -> None:
 
 def test_a_group_is_proven_by_one_seal_and_not_by_another_one_after_that() -> None:
     store = Site().open()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     for number in range(3):
         store.ledger(1).append(b"x")
         for _ in range(2):

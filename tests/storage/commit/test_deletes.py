@@ -11,7 +11,7 @@ from async_stores import in_time
 from keyboard_interrupts import interrupted
 from sampling import many
 from stepped_store import Site, payloads
-from store_internals import Call, Engine, LockIsHeld
+from store_internals import EngineCall, LockIsHeld, StoreInternals
 
 from storage.commit import committer, deletes, ledger_control, pending
 from storage.commit import queue as commit_queue
@@ -105,7 +105,7 @@ def test_a_ctrl_c_anywhere_in_a_delete_blocks_no_thread_and_leaves_all_of_the_le
 
 def test_the_tombstone_of_a_decided_delete_ends_where_the_commit_ended_whichever_thread_leads() -> None:
     site, store = with_old_ledger()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     delete = PendingDelete(engine.tail(7), None)
     assert engine.join(delete) is not None
     engine.flush()
@@ -117,7 +117,7 @@ def test_the_tombstone_of_a_decided_delete_ends_where_the_commit_ended_whichever
 
 def test_a_ledger_that_enters_limbo_while_it_is_deleted_is_in_limbo_afterwards() -> None:
     _, store = with_old_ledger()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     engine.between_tombstone_and_answer(lambda: store.bookie.enter_limbo(7))
     store.ledger(7).delete()
     assert engine.row(7).in_limbo
@@ -126,7 +126,7 @@ def test_a_ledger_that_enters_limbo_while_it_is_deleted_is_in_limbo_afterwards()
 
 def test_a_close_ends_a_delete_that_no_commit_has_decided_yet() -> None:
     site, store = with_old_ledger()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     delete = PendingDelete(engine.tail(7), None)
     assert engine.join(delete) is not None
     assert engine.waiting_deletes == ()
@@ -137,7 +137,7 @@ def test_a_close_ends_a_delete_that_no_commit_has_decided_yet() -> None:
 
 def test_after_a_thread_has_ended_what_was_decided_another_delete_goes_through() -> None:
     site, store = with_old_ledger()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     delete = PendingDelete(engine.tail(7), None)
     assert engine.join(delete) is not None
     engine.flush()
@@ -149,9 +149,9 @@ def test_after_a_thread_has_ended_what_was_decided_another_delete_goes_through()
 
 def test_a_delete_that_was_decided_is_handed_over_once_and_under_the_lock() -> None:
     _, store = with_old_ledger()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     delete = PendingDelete(engine.tail(7), None)
-    take = engine.call(Call.TAKE_DELETES)
+    take = engine.call(EngineCall.TAKE_DELETES)
     with engine.deletes_lock_held(), pytest.raises(LockIsHeld):
         take([delete])
     for _ in range(2):  # by a thread that resumes what a signal handler has interrupted
@@ -161,7 +161,7 @@ def test_a_delete_that_was_decided_is_handed_over_once_and_under_the_lock() -> N
 
 def test_a_close_waits_for_the_delete_under_way() -> None:
     _, store = with_old_ledger()
-    engine, arrived, found = Engine(store), threading.Event(), list[bool]()
+    engine, arrived, found = StoreInternals(store), threading.Event(), list[bool]()
 
     def finish() -> None:
         engine.finish_deletes()
@@ -183,10 +183,10 @@ def test_a_close_waits_for_the_delete_under_way() -> None:
 
 def test_a_thread_that_comes_when_another_one_has_made_all_deletes_writes_nothing() -> None:
     site, store = with_old_ledger()
-    engine, before = Engine(store), len(site.disk.trace)
+    engine, before = StoreInternals(store), len(site.disk.trace)
     deletes = engine.begin_deletes()
     assert deletes is not None
-    engine.call(Call.DELETES)(deletes)
+    engine.call(EngineCall.DELETES)(deletes)
     assert (deletes.step, len(site.disk.trace)) == (ERASED, before)
     engine.end_deletes(deletes)
     store.ledger(7).delete()
@@ -195,7 +195,7 @@ def test_a_thread_that_comes_when_another_one_has_made_all_deletes_writes_nothin
 
 def test_the_commit_that_hides_a_ledger_is_asked_for_once() -> None:
     _, store = with_old_ledger()
-    engine = Engine(store)
+    engine = StoreInternals(store)
     assert engine.join(PendingDelete(engine.tail(7), None)) is not None
     engine.flush()
     deletes = engine.begin_deletes()

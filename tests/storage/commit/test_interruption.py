@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from stepped_store import Site, payloads
-from store_internals import Call, Engine, access_of
+from store_internals import EngineCall, StoreInternals, access_of
 
 from storage.commit.interruption import is_interruption
 from storage.commit.pending import PendingEntries
@@ -190,7 +190,7 @@ class WatchedEntries(PendingEntries):
     """Notes whether the queue's lock is held when a thread begins to play the part of the caller."""
 
     def __init__(self, store: Store) -> None:
-        self._engine = Engine(store)
+        self._engine = StoreInternals(store)
         super().__init__(self._engine.tail(1), access_of(store.ledger(1)), [b"one"])
         self._is_resumed = False
         self.locked: list[bool] = []
@@ -218,7 +218,7 @@ def test_only_one_thread_begins_to_play_the_part_of_an_interrupted_caller(
 
     monkeypatch.setattr(writer.JournalWriter, "sync", strike)
     with pytest.raises(TimeoutError):
-        Engine(store).go_through(work)
+        StoreInternals(store).go_through(work)
     assert work.locked == [True]
 
 
@@ -243,7 +243,7 @@ def test_an_insert_that_is_interrupted_and_repeated_takes_no_more_memory(
         else:
             store.ledger(1).append_many([b"one", b"two"])
         assert payloads(store, 1) == [b"zero", b"one", b"two"]
-        sizes.append(Engine(store).table_sizes)
+        sizes.append(StoreInternals(store).table_sizes)
     assert sizes[0] == sizes[1]
 
 
@@ -252,14 +252,14 @@ def test_nothing_is_written_after_another_thread_has_met_an_error_of_the_disk() 
     site = Site()
     store = site.open()
     store.ledger(1).append(b"zero")
-    engine = Engine(store)
-    persist = engine.call(Call.PERSIST_ROWS)
+    engine = StoreInternals(store)
+    persist = engine.call(EngineCall.PERSIST_ROWS)
 
     def fail_meanwhile(*arguments: object) -> None:
         persist(*arguments)
         engine.fail(DISK)
 
-    setattr(*engine.at(Call.PERSIST_ROWS), fail_meanwhile)
+    setattr(*engine.at(EngineCall.PERSIST_ROWS), fail_meanwhile)
     groups, before = engine.journal_groups, site.bytes_of("journal/current/1.txn")
     with pytest.raises(StoreFailed) as told:
         store.ledger(2, digest=DigestType.CRC32).append(b"one")
@@ -272,14 +272,14 @@ def test_an_error_while_the_callers_are_let_go_loses_no_add() -> None:
     site = Site()
     store = site.open()
     store.ledger(1).append(b"zero")
-    engine = Engine(store)
-    end = engine.call(Call.END)
+    engine = StoreInternals(store)
+    end = engine.call(EngineCall.END)
 
     def fail_once(*arguments: object) -> None:
-        setattr(*engine.at(Call.END), end)
+        setattr(*engine.at(EngineCall.END), end)
         raise MemoryError
 
-    setattr(*engine.at(Call.END), fail_once)
+    setattr(*engine.at(EngineCall.END), fail_once)
     assert store.ledger(1).append(b"one") == 1
     assert store.ledger(1).append(b"two") == 2
     assert payloads(site.after_power_cut(), 1) == [b"zero", b"one", b"two"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import Site
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from storage import Overloaded
 from storage.commit import committer as committer_module
@@ -100,7 +100,7 @@ def test_a_claim_that_did_not_join_leaves_the_ledger_to_another_writer(
 
 
 def test_the_time_to_wait_for_room_is_counted_from_the_first_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, now = Engine(Site().open()), 100.0
+    engine, now = StoreInternals(Site().open()), 100.0
     monkeypatch.setattr(committer_module, "monotonic", lambda: now)
     work = PendingEntries(engine.tail(7), WRITER, (b"x",))
     give_up_at = engine.wait_for_room(work)

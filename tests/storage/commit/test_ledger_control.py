@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from bookie_clients import Client
+from bookie_clients import AddingClient
 from sampling import every
 from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
-from store_internals import Call, Engine, confirm
+from store_internals import EngineCall, StoreInternals, confirm
 
 from recovery.crashlab import (
     FailedSync,
@@ -168,7 +168,7 @@ def led_by_another(site: Site, store: Store, deed: Callable[[], object]) -> thre
     def begin(operation: Operation) -> None:
         if operation.verb is Verb.WRITE and thread.ident is None:
             thread.start()
-            while not Engine(store).waiting_threads:
+            while not StoreInternals(store).waiting_threads:
                 thread.join(0.001)
                 assert thread.is_alive()
 
@@ -192,7 +192,7 @@ def test_who_sees_a_fence_sees_all_that_it_has_let_pass(monkeypatch: pytest.Monk
     _, store = opened()
     ledger = store.ledger(7)
     seen: list[int | None] = []
-    settle = Engine(store).call(Call.APPLY_JOURNALED)
+    settle = StoreInternals(store).call(EngineCall.APPLY_JOURNALED)
 
     def watched(
         ledger_id: int, revise: Callable[[LedgerRecord], LedgerRecord], table: Memtable
@@ -202,7 +202,7 @@ def test_who_sees_a_fence_sees_all_that_it_has_let_pass(monkeypatch: pytest.Monk
             seen.append(ledger.last_entry_id)
         return row  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(*Engine(store).at(Call.APPLY_JOURNALED), watched)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.APPLY_JOURNALED), watched)
     ledger.submit(b"one")
     ledger.submit(b"two")
     ledger.fence()
@@ -278,7 +278,7 @@ def test_a_fence_of_a_ledger_without_entries_holds_at_every_operation_behind_its
                     with pytest.raises(LedgerFenced):
                         ledger.append(b"refused")
                     with pytest.raises(Unauthorized):
-                        recovered.bookie.recover(Client(9).entry(0), master_key(NEW))
+                        recovered.bookie.recover(AddingClient(9).entry(0), master_key(NEW))
 
 
 @pytest.mark.sampled
@@ -303,7 +303,7 @@ def test_a_confirmation_holds_at_every_operation_behind_its_answer() -> None:
                 assert said in [-1, *numbers]
                 assert said >= at_least[moment.answered]
                 packet = recovered.bookie.explicit_lac(9) if said >= 0 else b""
-                assert packet in (b"", Client(9, password=OLD).packet(said))
+                assert packet in (b"", AddingClient(9, password=OLD).packet(said))
 
 
 @pytest.mark.parametrize("said", ["fence", "last add confirmed"])
@@ -366,7 +366,7 @@ def test_who_waited_for_the_fence_of_another_that_found_no_space_fences_it(full:
     def begin(operation: Operation) -> None:
         if operation.verb is Verb.ZERO_FILL and thread.ident is None:
             thread.start()
-            while not Engine(store).waiting_threads:
+            while not StoreInternals(store).waiting_threads:
                 thread.join(0.001)
 
     site.disk.watch(begin)
@@ -391,7 +391,7 @@ def test_a_key_stands_in_front_of_what_is_said_in_each_journal() -> None:
             said[number] = journal_format.encode_fence(number)
         else:
             confirm(ledger, number)
-            packet = Client(number, password=OLD).packet(number)
+            packet = AddingClient(number, password=OLD).packet(number)
             said[number] = journal_format.encode_explicit_lac(number, packet)
         store.ledger(1).append(b"x" * (40 * KIB))
     journals = [site.bytes_of(f"{JOURNAL}/{name}") for name in site.names(JOURNAL, ".txn")]
@@ -429,7 +429,7 @@ def test_what_is_written_again_by_an_opening_has_its_keys_in_front_too() -> None
 
 def test_what_is_written_again_needs_no_entry_that_cannot_be_read() -> None:
     site, store = opened()
-    bookie, writer = store.bookie, Client()
+    bookie, writer = store.bookie, AddingClient()
     bookie.add(writer.entry(9), writer.key)
     site.checkpoint(store)
     bookie.add(writer.entry(3), writer.key)
@@ -444,7 +444,7 @@ def test_what_is_written_again_needs_no_entry_that_cannot_be_read() -> None:
 def test_where_no_key_is_known_a_fence_is_written_without() -> None:
     site, store = opened()
     bare = {9: lambda row: replace(row, master_key=None, fenced=False, explicit_lac=b"\0" * 20)}
-    Engine(store).declare_rows(bare)
+    StoreInternals(store).declare_rows(bare)
     with pytest.raises(LedgerUnproven):
         store.ledger(9).append(b"refused")
     store.ledger(9).fence()
@@ -516,7 +516,7 @@ def with_old_ledger(where: str, config: StoreConfig = SMALL) -> tuple[Site, Stor
     if where == "in both":
         old.append(b"old 2")
     if where == "frozen":
-        Engine(store).freeze()
+        StoreInternals(store).freeze()
     return site, store
 
 
@@ -632,10 +632,10 @@ def test_an_add_behind_a_delete_waits_and_makes_another_ledger() -> None:
         if "ledgers.rows" in operation.path and thread.ident is None:
             thread.start()
             assert waits.wait(60)
-            assert Engine(store).tail(7).is_held
+            assert StoreInternals(store).tail(7).is_held
 
     site.disk.watch(begin)
-    with Engine(store).looks_watched(waits.set):
+    with StoreInternals(store).looks_watched(waits.set):
         store.ledger(7, password=OLD).delete()
         thread.join(60)
     assert answers == [0]
@@ -648,7 +648,7 @@ def test_whoever_reads_while_a_ledger_goes_finds_it_whole_or_not_at_all(
 ) -> None:
     _, store = with_old_ledger("in both")
     seen: set[bool] = set()
-    drop, forget = Memtable.drop, Engine(store).call(Call.FORGET_PLACES)
+    drop, forget = Memtable.drop, StoreInternals(store).call(EngineCall.FORGET_PLACES)
 
     def look() -> None:
         for entry_id in range(3):
@@ -669,7 +669,7 @@ def test_whoever_reads_while_a_ledger_goes_finds_it_whole_or_not_at_all(
         look()
 
     monkeypatch.setattr(Memtable, "drop", watched_drop)
-    monkeypatch.setattr(*Engine(store).at(Call.FORGET_PLACES), watched_forget)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.FORGET_PLACES), watched_forget)
     store.ledger(7, password=OLD).delete()
     assert seen == {True, False}
     assert_gone(store)
@@ -708,7 +708,7 @@ def test_a_delete_behind_adds_that_found_no_space_is_refused_with_them(full: tup
     def begin(operation: Operation) -> None:
         if operation.verb is Verb.ZERO_FILL and thread.ident is None:
             thread.start()
-            while not Engine(store).waiting_threads:
+            while not StoreInternals(store).waiting_threads:
                 thread.join(0.001)
 
     site.disk.watch(begin)
@@ -747,7 +747,7 @@ def test_what_is_not_there_cannot_be_deleted_and_nothing_is_written() -> None:
 
 def steps_of(site: Site, store: Store) -> Iterator[None]:
     """The checkpoint, one step at a time."""
-    Engine(store).request_checkpoint()
+    StoreInternals(store).request_checkpoint()
     hand = site.workers.by_name[CHECKPOINT]
     while hand.step():
         yield
@@ -851,7 +851,7 @@ def test_a_checkpoint_takes_no_step_back_when_a_ledger_goes_that_it_has_written(
 
 
 def tombstone_of(store: Store) -> Tombstone | None:
-    return Engine(store).row(7).tombstone
+    return StoreInternals(store).row(7).tombstone
 
 
 def tombstone_log(store: Store) -> object:
@@ -870,7 +870,7 @@ def test_a_tombstone_learns_of_the_logs_at_the_first_checkpoint_that_freezes_beh
     # What was under way when the ledger went has written of it: nothing is known of the logs yet.
     assert site.trailer().generation == 2
     assert tombstone_log(store) is None
-    end = Engine(store).index_state.log_end
+    end = StoreInternals(store).index_state.log_end
     new_ledger(store).append(b"new 0")
     site.checkpoint(store)
     assert tombstone_log(store) == end
@@ -1034,7 +1034,7 @@ def test_ledgers_that_are_deleted_at_the_same_moment_share_two_syncs() -> None:
         if "ledgers.rows" in operation.path and deleting[0].ident is None:
             for thread in deleting:
                 thread.start()
-            while len(Engine(store).waiting_deletes) < len(deleting):
+            while len(StoreInternals(store).waiting_deletes) < len(deleting):
                 deleting[0].join(0.001)
 
     before = len(site.disk.trace)
@@ -1075,7 +1075,7 @@ def test_limbo_that_comes_while_a_ledger_is_deleted_does_not_bring_it_back() -> 
     entering.join(10)
     for _ in range(2):
         assert store.ledgers() == [8]
-        assert Engine(store).row(7).in_limbo
+        assert StoreInternals(store).row(7).in_limbo
         assert tombstone_of(store) is not None
         store = site.after_kill()
 
@@ -1088,7 +1088,7 @@ def test_what_a_deleted_ledger_had_is_not_found_while_checkpoints_go_by_step_by_
         assert_new(store, b"new 0")
         with pytest.raises(NoSuchEntry):
             store.ledger(7).read(1)
-    assert Engine(store).index.count(7) == 1
+    assert StoreInternals(store).index.count(7) == 1
     assert_new(store, b"new 0")
 
 
@@ -1104,7 +1104,7 @@ def test_a_checkpoint_between_a_tombstone_and_the_end_of_its_delete_does_not_bri
     ledger.append(b"another")
     ledger.fence()
     # The tombstone is durable, and readers find the ledger still.
-    Engine(store).between_tombstone_and_answer(lambda: site.checkpoint(store))
+    StoreInternals(store).between_tombstone_and_answer(lambda: site.checkpoint(store))
     ledger.delete()
     assert not ledger.exists
     if end == "a new ledger":
@@ -1129,7 +1129,7 @@ def test_a_checkpoint_does_not_show_what_another_delete_has_hidden_meanwhile(ste
     assert_gone(store)
     assert_gone(twin_of(site).after_power_cut())
     site.checkpoint(store)
-    assert Engine(store).index.count(7) == 0
+    assert StoreInternals(store).index.count(7) == 0
     assert_gone(store)
 
 
@@ -1186,7 +1186,7 @@ def test_a_checkpoint_waits_for_space_for_its_rows(start: Callable[[], tuple[Sit
     site.disk.plant(Refused(When(name=ROWS, lasting=FOREVER), errno.ENOSPC))
     site.checkpoint(store)
     assert site.mark() == mark
-    assert Engine(store).disk_full_error is not None
+    assert StoreInternals(store).disk_full_error is not None
     assert store.ledger(8).append(b"goes on") == 1
     assert twin_of(site).after_power_cut().ledger(30).is_fenced
     site.disk.mend()
@@ -1237,8 +1237,9 @@ def test_a_name_of_the_rows_that_is_not_durable_stops_a_checkpoint_at_once(error
 
 def test_the_head_of_an_entry_says_which_ledger_it_is_of_whatever_its_digest() -> None:
     # What this file relies on: a packet and an entry of each digest type differ in nothing but the digest.
-    packets = {entry_format.encode_lac(7, 3, Client(7, kind).digester)[:16] for kind in DigestType}
+    packets = {entry_format.encode_lac(7, 3, AddingClient(7, kind).digester)[:16] for kind in DigestType}
     heads = {
-        entry_format.encode(Entry(7, 3, 2, 9, b""), Client(7, kind).digester)[:32] for kind in DigestType
+        entry_format.encode(Entry(7, 3, 2, 9, b""), AddingClient(7, kind).digester)[:32]
+        for kind in DigestType
     }
     assert (len(packets), len(heads)) == (1, 1)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from async_stores import in_time
-from bookie_clients import Client
+from bookie_clients import AddingClient
 from stepped_store import Site, payloads
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from storage.errors import ReentrantCall, Unauthorized
 from storage.journal.writer import JournalWriter
@@ -94,15 +94,15 @@ def test_a_storm_of_signals_that_raise_loses_nothing_and_skips_no_id(
 
 def during_a_sync(store: object, act: Callable[[], None]) -> None:
     """Calls it once in the middle of the next sync of the journal, as a signal handler is called."""
-    engine = Engine(store)  # type: ignore[arg-type]
-    sync, acts = engine.call(Call.SYNC_JOURNAL), [act]
+    engine = StoreInternals(store)  # type: ignore[arg-type]
+    sync, acts = engine.call(EngineCall.SYNC_JOURNAL), [act]
 
     def struck() -> None:
         if acts:
             acts.pop()()
         sync()
 
-    setattr(*engine.at(Call.SYNC_JOURNAL), struck)
+    setattr(*engine.at(EngineCall.SYNC_JOURNAL), struck)
 
 
 def test_an_exception_of_a_handler_is_raised_when_the_add_is_durable() -> None:
@@ -200,7 +200,7 @@ def test_an_interrupted_run_is_inserted_although_its_last_entry_was_there_before
     """A client may send entries again, and one of them may be new here."""
     site = Site()
     store = site.open()
-    writer, bookie = Client(), store.bookie
+    writer, bookie = AddingClient(), store.bookie
     bookie.add(writer.entry(9), writer.key)
 
     def strike() -> None:
@@ -210,7 +210,7 @@ def test_an_interrupted_run_is_inserted_although_its_last_entry_was_there_before
     assert work is not None
     during_a_sync(store, strike)
     with pytest.raises(TimeoutError, match="too late"):
-        Engine(store).go_through(work)
+        StoreInternals(store).go_through(work)
     assert work.is_durable
     assert bookie.read(7, 8) == writer.entry(8)
     site.checkpoint(store)
@@ -244,7 +244,7 @@ def test_a_handler_may_submit_inside_of_an_add() -> None:
     ledger.append(b"zero")
     during_a_sync(store, lambda: futures.append(store.ledger(2).submit(b"by the handler")))
     assert ledger.append(b"one") == 1
-    Engine(store).flush()
+    StoreInternals(store).flush()
     assert [future.result(10) for future in futures] == [0]  # type: ignore[attr-defined]
 
 
@@ -253,7 +253,7 @@ def test_a_wait_for_room_is_interrupted_at_once() -> None:
     store = site.open()
     ledger = store.ledger(1)
     ledger.append(b"zero")
-    state = Engine(store).tail(1)
+    state = StoreInternals(store).tail(1)
     state.is_held = True
 
     def strike(*_: object) -> None:

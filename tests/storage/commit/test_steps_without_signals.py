@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import Site
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from storage.commit.pending import PendingDelete
 from storage.entry.model import DigestType
@@ -26,10 +26,10 @@ class Case:
     def __init__(self) -> None:
         self.site = Site()
         self.store = self.site.open()
-        self.engine = Engine(self.store)
+        self.engine = StoreInternals(self.store)
         self.threads: list[threading.Thread] = []
 
-    def watch(self, call: Call) -> None:
+    def watch(self, call: EngineCall) -> None:
         inner = self.engine.call(call)
 
         def noted(*arguments: object) -> object:
@@ -47,19 +47,19 @@ class Case:
 
 
 def begins_a_journal(case: Case) -> None:
-    case.watch(Call.ROLL_JOURNAL)
+    case.watch(EngineCall.ROLL_JOURNAL)
     case.store.ledger(1).append(b"first")
 
 
 def declares_a_ledger(case: Case) -> None:
     case.store.ledger(2).append(b"makes the journal")
-    case.watch(Call.PERSIST_ROWS)
+    case.watch(EngineCall.PERSIST_ROWS)
     case.store.ledger(1, digest=DigestType.CRC32, password=b"secret").append(b"first")
 
 
 def decides_a_delete(case: Case) -> None:
     case.decide_delete()
-    case.watch(Call.TAKE_DELETES)
+    case.watch(EngineCall.TAKE_DELETES)
     case.store.ledger(2).append(b"leads the group of the delete")
 
 
@@ -69,7 +69,7 @@ def hides_a_deleted_ledger(case: Case) -> None:
     deletes = case.engine.begin_deletes()
     assert deletes is not None
     case.engine.write_tombstones(deletes)
-    case.watch(Call.HIDE_DELETED)
+    case.watch(EngineCall.HIDE_DELETED)
     case.store.ledger(2).append(b"leads the group that hides the ledger")
     case.engine.end_deletes(deletes)
     assert case.store.ledgers() == [2]

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery import open_store
 from storage.config import ReadMode, StoreConfig
@@ -131,11 +131,11 @@ def test_a_store_reads_its_entries_through_memory(kind: DigestType, tmp_path: Pa
                     text(one) for one in range(count)
                 ]
                 assert list(ledger.payloads()) == [text(one) for one in range(count)]
-        assert type(Engine(store).open_log(0)) is MappedFile
+        assert type(StoreInternals(store).open_log(0)) is MappedFile
     with open_store(tmp_path / "data", replace(MAPPED, read_mode=ReadMode.PREAD)) as store:
         ledger = store.ledger(1, password=b"pw")
         assert list(ledger.payloads()) == [text(one) for one in range(1200)]
-        assert type(Engine(store).open_log(0)) is PosixReadFile
+        assert type(StoreInternals(store).open_log(0)) is PosixReadFile
 
 
 def test_rot_is_reported_through_memory_too(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from stepped_store import LEDGERS, SMALL, Site
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.crashlab import Lasting, Refused, Verb, When
 from storage.gc.policy import ReasonKind
@@ -64,7 +64,7 @@ class Collecting:
 
     def open(self) -> None:
         self.store: Store = self.site.open()
-        self.collector = Engine(self.store).new_collector(
+        self.collector = StoreInternals(self.store).new_collector(
             self.config, self.room, lambda: self.time, lambda: DAY + timedelta(seconds=self.time)
         )
 
@@ -84,7 +84,7 @@ class Collecting:
 
     @property
     def logs(self) -> list[int]:
-        return sorted(Engine(self.store).index_state.log_ends)
+        return sorted(StoreInternals(self.store).index_state.log_ends)
 
     def step(self) -> float | None:
         """Take one step of the collector, and all steps of the other workers."""
@@ -351,7 +351,7 @@ def test_a_record_that_nothing_explains_keeps_its_log() -> None:
     this = Collecting()
     this.delete(0)
     this.checkpoint()
-    Engine(this.store).lose_location(1, 7)
+    StoreInternals(this.store).lose_location(1, 7)
     report = this.collect()
     [problem] = report.problems
     assert (problem.log.log_id, problem.kind) == (0, ReasonKind.UNACCOUNTED)
@@ -473,7 +473,7 @@ def test_a_collection_removes_logs_while_a_checkpoint_waits_for_space_and_moves_
         Refused(When(verb=Verb.WRITE, name="*.log*", lasting=Lasting.UNTIL_MENDED), errno.ENOSPC)
     )
     this.checkpoint()
-    assert Engine(this.store).disk_full_error is not None
+    assert StoreInternals(this.store).disk_full_error is not None
     this.collector.request()
     for _ in range(500):
         this.step()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import LEDGERS, SMALL, Site, payloads
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.crashlab import Lasting, Refused, Verb, When
 from storage.errors import NoSuchLedger
@@ -32,7 +32,7 @@ def fill(site: Site, store: Store) -> list[int]:
         for ledger_id in (*KEPT, *DELETED):
             store.ledger(ledger_id).append_many(added(ledger_id, 4))
         site.checkpoint(store)
-    logs = Engine(store).log_ids
+    logs = StoreInternals(store).log_ids
     assert len(logs) > 3
     return logs
 
@@ -45,7 +45,7 @@ def delete(site: Site, store: Store, *ledger_ids: int) -> None:
 
 def compact(store: Store, logs: list[int]) -> None:
     for log_id in logs:
-        moved = Engine(store).move(log_id)
+        moved = StoreInternals(store).move(log_id)
         assert moved.why_kept is None
 
 
@@ -71,7 +71,7 @@ def test_moved_entries_are_read_and_their_logs_are_removed() -> None:
     delete(site, store, *DELETED)
 
     compact(store, logs[:-1])
-    removed = Engine(store).remove(*logs[:-1])
+    removed = StoreInternals(store).remove(*logs[:-1])
 
     assert list(removed.logs_removed) == logs[:-1]
     assert removed.why_kept == ()
@@ -87,12 +87,12 @@ def test_a_move_counts_what_it_has_moved() -> None:
     first = fill(site, store)[0]
     delete(site, store, *DELETED)
 
-    moved = Engine(store).move(first)
+    moved = StoreInternals(store).move(first)
 
     assert moved.entries_moved > 0
     assert moved.bytes_moved == moved.entries_moved * (PAYLOAD + 40)
     assert moved.bytes_read > moved.bytes_moved
-    assert Engine(store).move(first).entries_moved == 0
+    assert StoreInternals(store).move(first).entries_moved == 0
 
 
 def test_a_move_of_many_slices_moves_and_counts_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,15 +100,15 @@ def test_a_move_of_many_slices_moves_and_counts_every_record(monkeypatch: pytest
     store = site.open()
     logs = fill(site, store)
     delete(site, store, *DELETED)
-    whole = [Engine(store).move(one) for one in logs[:2]]
+    whole = [StoreInternals(store).move(one) for one in logs[:2]]
     monkeypatch.setattr("storage.gc.compactor.SLICE_SIZE_MAX", 1)  # so that each chunk is a slice
 
-    in_slices = Engine(store).move(logs[2])
+    in_slices = StoreInternals(store).move(logs[2])
 
     assert in_slices.entries_moved == whole[0].entries_moved == whole[1].entries_moved > 4
     assert in_slices.bytes_moved == whole[0].bytes_moved
     assert in_slices.why_kept is None
-    assert list(Engine(store).remove(logs[2]).logs_removed) == [logs[2]]
+    assert list(StoreInternals(store).remove(logs[2]).logs_removed) == [logs[2]]
     check(site.after_power_cut())
 
 
@@ -122,7 +122,7 @@ def test_a_disk_that_is_full_in_the_middle_ends_a_move_after_the_slices_before(
     monkeypatch.setattr("storage.gc.compactor.SLICE_SIZE_MAX", 1)
     site.disk.plant(Refused(When(verb=Verb.CREATE, name="index.draft", nth=2), errno.ENOSPC))
 
-    moved = Engine(store).move(first)
+    moved = StoreInternals(store).move(first)
 
     assert moved.error is not None
     assert moved.why_kept is not None
@@ -137,12 +137,12 @@ def test_a_log_that_cannot_be_read_is_not_moved_and_the_error_is_told() -> None:
     first = fill(site, store)[0]
     site.disk.plant(Refused(When(verb=Verb.READ, name=f"{first:x}.log"), errno.EIO))
 
-    moved = Engine(store).move(first)
+    moved = StoreInternals(store).move(first)
 
     assert (moved.entries_moved, moved.error is not None) == (0, True)
     assert moved.why_kept is not None
     assert moved.why_kept.because is KeptBecause.FAILED
-    assert Engine(store).move(first).error is None
+    assert StoreInternals(store).move(first).error is None
 
 
 def test_a_log_with_live_records_is_kept() -> None:
@@ -151,7 +151,7 @@ def test_a_log_with_live_records_is_kept() -> None:
     logs = fill(site, store)
     delete(site, store, *DELETED)
 
-    removed = Engine(store).remove(*logs)
+    removed = StoreInternals(store).remove(*logs)
 
     assert removed.logs_removed == ()
     assert {one.because for one in removed.why_kept} == {KeptBecause.LIVE, KeptBecause.LAST}
@@ -163,10 +163,10 @@ def test_the_last_log_is_never_collected() -> None:
     logs = fill(site, store)
     delete(site, store, *KEPT, *DELETED)
 
-    removed = Engine(store).remove(*logs)
+    removed = StoreInternals(store).remove(*logs)
 
     assert [one.log_id for one in removed.why_kept] == [logs[-1]]
-    assert Engine(store).move(logs[-1]).why_kept == removed.why_kept[0]
+    assert StoreInternals(store).move(logs[-1]).why_kept == removed.why_kept[0]
     assert removed.why_kept[0].because is KeptBecause.LAST
     assert names(site) == {f"{logs[-1]:x}.log"}
 
@@ -177,14 +177,14 @@ def test_ids_of_removed_logs_are_not_given_out_again() -> None:
     logs = fill(site, store)
     delete(site, store, *DELETED)
     compact(store, logs[:-1])
-    Engine(store).remove(*logs[:-1])
-    last = Engine(store).log_ids[-1]
+    StoreInternals(store).remove(*logs[:-1])
+    last = StoreInternals(store).log_ids[-1]
 
     store = site.after_power_cut()
     store.ledger(9).append(b"new")
     site.checkpoint(store)
 
-    assert Engine(store).log_ids[-1] == last + 1
+    assert StoreInternals(store).log_ids[-1] == last + 1
 
 
 def test_a_log_that_the_store_does_not_have_is_named() -> None:
@@ -192,8 +192,8 @@ def test_a_log_that_the_store_does_not_have_is_named() -> None:
     store = site.open()
     fill(site, store)
 
-    assert Engine(store).move(99).why_kept == Engine(store).remove(99).why_kept[0]
-    assert Engine(store).remove(99).why_kept[0].because is KeptBecause.NOT_COMMITTED
+    assert StoreInternals(store).move(99).why_kept == StoreInternals(store).remove(99).why_kept[0]
+    assert StoreInternals(store).remove(99).why_kept[0].because is KeptBecause.NOT_COMMITTED
 
 
 def test_overwritten_entries_are_dead_and_not_moved() -> None:
@@ -205,8 +205,8 @@ def test_overwritten_entries_are_dead_and_not_moved() -> None:
             store.add(replace(entry, payload=entry.payload.lower()))
     site.checkpoint(store)
 
-    assert Engine(store).move(logs[0]).entries_moved == 0
-    assert Engine(store).remove(logs[0]).logs_removed == (logs[0],)
+    assert StoreInternals(store).move(logs[0]).entries_moved == 0
+    assert StoreInternals(store).remove(logs[0]).logs_removed == (logs[0],)
     assert payloads(store, 1) == [one.lower() for one in added(1)]
 
 
@@ -217,18 +217,18 @@ def test_an_unlink_that_fails_is_tried_again_and_the_log_stays_gone_until_then()
     delete(site, store, *DELETED, *KEPT)
     site.disk.plant(Refused(When(verb=Verb.REMOVE)))
 
-    removed = Engine(store).remove(logs[0])
+    removed = StoreInternals(store).remove(logs[0])
     store.ledger(9).append(b"x")
     site.checkpoint(store)
 
     assert removed.logs_removed == (logs[0],)
     assert removed.error is not None
-    assert Engine(store).index_state.gone == (logs[0],)
+    assert StoreInternals(store).index_state.gone == (logs[0],)
     assert f"{logs[0]:x}.log" in names(site)
     site.disk.mend()
-    Engine(store).remove()
+    StoreInternals(store).remove()
     assert f"{logs[0]:x}.log" not in names(site)
-    assert Engine(store).index_state.gone == ()
+    assert StoreInternals(store).index_state.gone == ()
 
 
 def test_a_sweep_changes_the_index_once_and_only_when_a_file_is_gone() -> None:
@@ -238,16 +238,16 @@ def test_a_sweep_changes_the_index_once_and_only_when_a_file_is_gone() -> None:
     delete(site, store, *DELETED)
     compact(store, logs[:1])
     site.disk.plant(Refused(When(verb=Verb.REMOVE, name="*.log", lasting=Lasting.UNTIL_MENDED)))
-    Engine(store).remove(logs[0])
-    before = Engine(store).index_state
+    StoreInternals(store).remove(logs[0])
+    before = StoreInternals(store).index_state
     assert before.gone == (logs[0],)
 
-    assert Engine(store).remove().error is not None
-    assert Engine(store).index_state == before
+    assert StoreInternals(store).remove().error is not None
+    assert StoreInternals(store).index_state == before
 
     site.disk.mend()
-    assert Engine(store).remove().error is None
-    after = Engine(store).index_state
+    assert StoreInternals(store).remove().error is None
+    after = StoreInternals(store).index_state
     assert (after.generation, after.gone) == (before.generation + 1, ())
     check(site.after_power_cut())
 
@@ -260,9 +260,9 @@ def test_a_file_that_cannot_be_unlinked_does_not_keep_other_logs() -> None:
     compact(store, logs[:2])
     first, second = (f"{one:x}.log" for one in logs[:2])
     site.disk.plant(Refused(When(verb=Verb.REMOVE, name=first, lasting=Lasting.UNTIL_MENDED), errno.EPERM))
-    Engine(store).remove(logs[0])
+    StoreInternals(store).remove(logs[0])
 
-    removed = Engine(store).remove(logs[1])
+    removed = StoreInternals(store).remove(logs[1])
 
     assert removed.logs_removed == (logs[1],)
     assert removed.error is not None
@@ -278,13 +278,13 @@ def test_a_store_is_opened_although_a_removed_log_cannot_be_unlinked() -> None:
     compact(store, logs[:1])
     name = f"{logs[0]:x}.log"
     site.disk.plant(Refused(When(verb=Verb.REMOVE, name=name, lasting=Lasting.UNTIL_MENDED), errno.EPERM))
-    assert Engine(store).remove(logs[0]).error is not None
+    assert StoreInternals(store).remove(logs[0]).error is not None
     store.close()
 
     store = site.open()
     check(store)
     assert name in names(site)
-    assert Engine(store).index_state.gone == (logs[0],)
+    assert StoreInternals(store).index_state.gone == (logs[0],)
     site.disk.mend()
     store.close()
     store = site.open()
@@ -297,13 +297,13 @@ def test_logs_whose_unlink_is_durable_are_forgotten_by_the_next_checkpoint() -> 
     store = site.open()
     logs = fill(site, store)
     delete(site, store, *DELETED, *KEPT)
-    Engine(store).remove(logs[0])
-    assert Engine(store).index_state.gone == (logs[0],)
+    StoreInternals(store).remove(logs[0])
+    assert StoreInternals(store).index_state.gone == (logs[0],)
 
     store.ledger(9).append(b"x")
     site.checkpoint(store)
 
-    assert Engine(store).index_state.gone == ()
+    assert StoreInternals(store).index_state.gone == ()
 
 
 # ── damage ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -319,10 +319,10 @@ def test_a_damaged_log_is_left_alone_with_its_finding(what: str) -> None:
     at = site.bytes_of(name).index(b"B" * PAYLOAD)
     site.flip(name, at if what == "payload" else at - 40)
     store = site.after_kill()
-    last = Engine(store).log_ids[-1]
+    last = StoreInternals(store).log_ids[-1]
 
-    moved = Engine(store).move(logs[0])
-    removed = Engine(store).remove(logs[0])
+    moved = StoreInternals(store).move(logs[0])
+    removed = StoreInternals(store).remove(logs[0])
 
     assert moved.why_kept is not None
     assert moved.why_kept.because is KeptBecause.DAMAGED
@@ -330,7 +330,7 @@ def test_a_damaged_log_is_left_alone_with_its_finding(what: str) -> None:
     assert moved.why_kept.offset == at - 40
     assert removed.logs_removed == ()
     assert removed.why_kept[0].because in (KeptBecause.DAMAGED, KeptBecause.LIVE)
-    assert (moved.entries_moved, last) == (0, Engine(store).log_ids[-1])
+    assert (moved.entries_moved, last) == (0, StoreInternals(store).log_ids[-1])
 
 
 # ── tombstones ───────────────────────────────────────────────────────────────────────────────────────────
@@ -342,16 +342,16 @@ def with_tombstones_that_kill_nothing() -> tuple[Site, Store]:
     store = site.open()
     logs = fill(site, store)
     delete(site, store, *DELETED)
-    assert Engine(store).purge_tombstones().tombstones_purged == 0  # the logs have what they kill
+    assert StoreInternals(store).purge_tombstones().tombstones_purged == 0  # the logs have what they kill
     compact(store, logs[:-1])
-    Engine(store).remove(*logs[:-1])
+    StoreInternals(store).remove(*logs[:-1])
     store.close()
     store = site.open()
     store.ledger(9).append_many(added(9))
     site.checkpoint(store)
-    last = Engine(store).log_ids[0]
+    last = StoreInternals(store).log_ids[0]
     compact(store, [last])
-    Engine(store).remove(last)
+    StoreInternals(store).remove(last)
     delete(site, store, 9)
     return site, store
 
@@ -359,7 +359,7 @@ def with_tombstones_that_kill_nothing() -> tuple[Site, Store]:
 def test_tombstones_are_purged_when_no_log_and_no_journal_has_what_they_kill() -> None:
     site, store = with_tombstones_that_kill_nothing()
 
-    purged = Engine(store).purge_tombstones()
+    purged = StoreInternals(store).purge_tombstones()
 
     assert purged.tombstones_purged == len(DELETED)
     assert purged.tombstones_left == 1  # its number is the largest
@@ -374,8 +374,8 @@ def test_after_a_read_error_the_next_purge_purges() -> None:
         site.checkpoint(store)
     site.disk.plant(Refused(When(verb=Verb.OPEN, name="*.log")))
 
-    refused = Engine(store).purge_tombstones()
-    purged = Engine(store).purge_tombstones()
+    refused = StoreInternals(store).purge_tombstones()
+    purged = StoreInternals(store).purge_tombstones()
 
     assert (refused.tombstones_purged, refused.error is not None) == (0, True)
     assert purged.tombstones_purged == len(DELETED)
@@ -385,10 +385,10 @@ def test_after_a_failed_sync_of_the_journals_nothing_is_purged_before_the_next_o
     site, store = with_tombstones_that_kill_nothing()
     site.disk.plant(Refused(When(verb=Verb.SYNC_DIRECTORY, name="current")))
 
-    assert Engine(store).purge_tombstones().error is not None
-    assert Engine(store).purge_tombstones().tombstones_purged == 0
+    assert StoreInternals(store).purge_tombstones().error is not None
+    assert StoreInternals(store).purge_tombstones().tombstones_purged == 0
 
     store = site.after_kill()
     site.checkpoint(store)
-    assert Engine(store).purge_tombstones().tombstones_purged == len(DELETED)
+    assert StoreInternals(store).purge_tombstones().tombstones_purged == len(DELETED)
     check(site.after_power_cut())

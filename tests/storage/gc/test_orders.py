@@ -10,7 +10,7 @@ import pytest
 from collecting_world import torn_headers
 from sampling import every
 from stepped_store import LEDGERS, SMALL, Site
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from recovery.crashlab import KeepAll, Lasting, LoseAll, Refused, SimulatedDisk, Verb, When
 from recovery.directory.layout import Layout
@@ -52,7 +52,7 @@ def expected(ledger_id: int, count: int, version: int = 0) -> list[bytes]:
 
 def log_of(store: Store, ledger_id: int) -> int:
     """Return the log that has the ledger's first entry."""
-    found = Engine(store).index.find(ledger_id, 0)
+    found = StoreInternals(store).index.find(ledger_id, 0)
     assert found is not None
     return found >> 32
 
@@ -67,7 +67,7 @@ def finish(verb: Generator[Any, None, Any], store: Store) -> Any:
     while True:
         try:
             if next(verb) is None:
-                Engine(store).step_checkpoint()
+                StoreInternals(store).step_checkpoint()
         except StopIteration as end:
             return end.value
 
@@ -104,25 +104,25 @@ def checkpoint(site: Site, store: Store) -> None:
 
 
 def move_all(site: Site, store: Store) -> None:
-    for log_id in Engine(store).log_ids[:-1]:
-        finish(Engine(store).compactor.move(log_id), store)
+    for log_id in StoreInternals(store).log_ids[:-1]:
+        finish(StoreInternals(store).compactor.move(log_id), store)
 
 
 def roll(site: Site, store: Store) -> None:
-    finish(Engine(store).compactor.roll(), store)
+    finish(StoreInternals(store).compactor.roll(), store)
 
 
 def move_last(site: Site, store: Store) -> None:
-    moved = finish(Engine(store).compactor.move(Engine(store).log_ids[-1]), store)
+    moved = finish(StoreInternals(store).compactor.move(StoreInternals(store).log_ids[-1]), store)
     assert moved.why_kept is None
 
 
 def remove_all(site: Site, store: Store) -> None:
-    finish(Engine(store).compactor.remove(Engine(store).log_ids), store)
+    finish(StoreInternals(store).compactor.remove(StoreInternals(store).log_ids), store)
 
 
 def purge(site: Site, store: Store) -> None:
-    finish(Engine(store).compactor.purge_tombstones(), store)
+    finish(StoreInternals(store).compactor.purge_tombstones(), store)
 
 
 def add_again(site: Site, store: Store) -> None:
@@ -255,16 +255,16 @@ def check_opening(site: Site, where: str, allowed: Contents) -> None:
 
 def test_a_disk_that_is_full_ends_a_slice_and_loses_nothing() -> None:
     site, store = full_site()
-    first = Engine(store).log_ids[0]
+    first = StoreInternals(store).log_ids[0]
     site.disk.limit(0)
 
-    moved = finish(Engine(store).compactor.move(first), store)
+    moved = finish(StoreInternals(store).compactor.move(first), store)
 
     assert moved.error is not None
     assert moved.why_kept.because is KeptBecause.FAILED
     assert entries(store, KEPT) == expected(KEPT, 6)
     site.disk.limit(None)
-    assert finish(Engine(store).compactor.move(first), store).error is None
+    assert finish(StoreInternals(store).compactor.move(first), store).error is None
     assert entries(store, KEPT) == expected(KEPT, 6)
 
 
@@ -272,7 +272,7 @@ def test_a_slice_that_the_index_refuses_leaves_no_copies_in_a_log_that_goes_on()
     site, store = full_site(SMALL)  # with logs that have room for the copies and for the next checkpoint
     site.disk.plant(Refused(When(verb=Verb.CREATE, name="index.draft"), errno.ENOSPC))
 
-    moved = finish(Engine(store).compactor.move(log_of(store, OLD)), store)
+    moved = finish(StoreInternals(store).compactor.move(log_of(store, OLD)), store)
     store.ledger(OLD).delete()
     store.ledger(2).append(b"more")
     site.checkpoint(store)
@@ -311,7 +311,7 @@ def test_entries_that_only_a_journal_has_survive_a_slice_and_a_crash() -> None:
 
 def test_entries_that_are_replaced_after_they_were_read_are_not_moved() -> None:
     site, store = full_site()
-    verb = Engine(store).compactor.move(log_of(store, KEPT))
+    verb = StoreInternals(store).compactor.move(log_of(store, KEPT))
     until_submitted(verb)
     add(store, KEPT, 6, version=1)
     site.checkpoint(store)
@@ -325,18 +325,18 @@ def test_entries_that_are_replaced_after_they_were_read_are_not_moved() -> None:
 
 def test_records_that_are_replaced_in_a_new_log_while_a_removal_reads_are_no_finding() -> None:
     site, store = full_site()
-    logs = Engine(store).log_ids[:-1]
+    logs = StoreInternals(store).log_ids[:-1]
     store.ledger(OLD).delete()
     site.checkpoint(store)
-    verb = Engine(store).compactor.remove(logs)
+    verb = StoreInternals(store).compactor.remove(logs)
     until_submitted(verb)
-    Engine(store).step_checkpoint()
-    Engine(store).step_checkpoint()
+    StoreInternals(store).step_checkpoint()
+    StoreInternals(store).step_checkpoint()
     assert next(verb) == AT_ONCE  # the first log is read
     add(store, KEPT, 6, version=1)
     add(store, 3, 6)
     site.checkpoint(store)
-    assert Engine(store).log_ids[-1] > logs[-1] + 1
+    assert StoreInternals(store).log_ids[-1] > logs[-1] + 1
 
     removed = finish(verb, store)
 
@@ -347,10 +347,10 @@ def test_records_that_are_replaced_in_a_new_log_while_a_removal_reads_are_no_fin
 
 def test_a_ledger_that_is_deleted_within_a_slice_stays_deleted() -> None:
     site, store = full_site()
-    verb = Engine(store).compactor.move(log_of(store, OLD))
+    verb = StoreInternals(store).compactor.move(log_of(store, OLD))
     until_submitted(verb)
-    Engine(store).step_checkpoint()
-    Engine(store).step_checkpoint()
+    StoreInternals(store).step_checkpoint()
+    StoreInternals(store).step_checkpoint()
     store.ledger(OLD).delete()
     finish(verb, store)
     site.checkpoint(store)
@@ -368,30 +368,32 @@ def test_a_checkpoint_that_is_due_ends_a_slice_and_the_rest_is_moved_afterwards(
     site.checkpoint(store)
     store.close()
     store = site.open()
-    Engine(store).move_chunk_by_chunk()
+    StoreInternals(store).move_chunk_by_chunk()
     store.ledger(9).append(b"of the second run")
     site.checkpoint(store)
-    generation = Engine(store).index_state.generation
-    verb = Engine(store).compactor.move(Engine(store).log_ids[0])
+    generation = StoreInternals(store).index_state.generation
+    verb = StoreInternals(store).compactor.move(StoreInternals(store).log_ids[0])
     until_submitted(verb)
     for _ in range(3):
-        Engine(store).step_checkpoint()
+        StoreInternals(store).step_checkpoint()
     store.ledger(9).append(b"more")
-    number = Engine(store).number_checkpoint()
-    while not Engine(store).has_checkpointed(number):
-        Engine(store).step_checkpoint()
+    number = StoreInternals(store).number_checkpoint()
+    while not StoreInternals(store).has_checkpointed(number):
+        StoreInternals(store).step_checkpoint()
 
-    assert Engine(store).index_state.generation == generation + 2  # the slice up to here, and the checkpoint
+    assert (
+        StoreInternals(store).index_state.generation == generation + 2
+    )  # the slice up to here, and the checkpoint
     assert finish(verb, store).entries_moved == 6
-    assert Engine(store).index_state.generation == generation + 3
+    assert StoreInternals(store).index_state.generation == generation + 3
     assert [entries(store, one) for one in range(6)] == [expected(one, 1) for one in range(6)]
 
 
 def test_a_store_is_closed_within_a_slice() -> None:
     site, store = full_site()
-    verb = Engine(store).compactor.move(Engine(store).log_ids[0])
+    verb = StoreInternals(store).compactor.move(StoreInternals(store).log_ids[0])
     until_submitted(verb)
-    Engine(store).step_checkpoint()
+    StoreInternals(store).step_checkpoint()
     store.close()
 
     store = site.open()
@@ -421,7 +423,7 @@ def waiting_for_space(no_room: Refused) -> tuple[Site, Store]:
     store.ledger(3, password=b"secret").append(b"in a table")
     site.disk.plant(no_room)
     site.checkpoint(store)
-    assert Engine(store).disk_full_error is not None
+    assert StoreInternals(store).disk_full_error is not None
     return site, store
 
 
@@ -430,12 +432,12 @@ def test_a_checkpoint_that_waits_for_space_gives_way_to_a_removal_and_is_made_af
     no_room: Refused,
 ) -> None:
     site, store = waiting_for_space(no_room)
-    verb = Engine(store).compactor.remove(Engine(store).log_ids[:1])
+    verb = StoreInternals(store).compactor.remove(StoreInternals(store).log_ids[:1])
     removed, pauses = None, set[Pause]()
     for _ in range(1000):
         try:
             if next(verb) is None:
-                pauses.add(Engine(store).step_checkpoint())
+                pauses.add(StoreInternals(store).step_checkpoint())
         except StopIteration as end:
             removed = end.value
             break
@@ -444,7 +446,7 @@ def test_a_checkpoint_that_waits_for_space_gives_way_to_a_removal_and_is_made_af
     site.disk.mend()
     site.checkpoint(store)
 
-    assert Engine(store).disk_full_error is None
+    assert StoreInternals(store).disk_full_error is None
     assert entries(store, KEPT) == expected(KEPT, 6, 1)
     assert entries(store, 3) == [b"in a table"]
     lose_index(site)
@@ -457,7 +459,7 @@ def test_a_checkpoint_that_waits_for_space_gives_way_to_a_removal_and_is_made_af
 @pytest.mark.parametrize("no_room", NO_ROOM.values(), ids=NO_ROOM)
 def test_a_store_is_closed_on_a_full_disk_with_a_removal_that_has_not_begun(no_room: Refused) -> None:
     site, store = waiting_for_space(no_room)
-    until_submitted(Engine(store).compactor.remove([0]))
+    until_submitted(StoreInternals(store).compactor.remove([0]))
     site.disk.stop_before(len(site.disk.trace) + 500)  # otherwise a close that never ends would never fail
 
     store.close()
@@ -480,17 +482,17 @@ def test_a_log_whose_records_die_after_the_last_checkpoint_is_no_finding_and_is_
     death: str,
 ) -> None:
     site, store = full_site()
-    logs = Engine(store).log_ids[:-1]
+    logs = StoreInternals(store).log_ids[:-1]
     DEATHS[death](store)
     move_all(site, store)
 
-    removed = finish(Engine(store).compactor.remove(logs), store)
+    removed = finish(StoreInternals(store).compactor.remove(logs), store)
     assert {one.because for one in removed.why_kept} == {KeptBecause.WAITS}
     assert not any(one.finding for one in removed.why_kept)
 
     site.checkpoint(store)
     waiting = tuple(one.log_id for one in removed.why_kept)
-    assert finish(Engine(store).compactor.remove(waiting), store).logs_removed == waiting
+    assert finish(StoreInternals(store).compactor.remove(waiting), store).logs_removed == waiting
     assert entries(store, KEPT) == expected(KEPT, 6)
 
 
@@ -516,8 +518,8 @@ def test_a_reader_that_has_looked_up_a_removed_log_finds_the_entry(
         store.ledger(KEPT).read(3)
     moves: list[None] = []
 
-    def then_collect(call: Call) -> None:
-        found = Engine(store).call(call)
+    def then_collect(call: EngineCall) -> None:
+        found = StoreInternals(store).call(call)
 
         def look_up(*arguments: Any) -> Any:
             places = found(*arguments)
@@ -527,10 +529,10 @@ def test_a_reader_that_has_looked_up_a_removed_log_finds_the_entry(
                 remove_all(site, store)
             return places
 
-        monkeypatch.setattr(*Engine(store).at(call), look_up)
+        monkeypatch.setattr(*StoreInternals(store).at(call), look_up)
 
-    then_collect(Call.CACHED_PLACE)
-    then_collect(Call.CACHED_PLACES)
+    then_collect(EngineCall.CACHED_PLACE)
+    then_collect(EngineCall.CACHED_PLACES)
     assert READS[how](store) == payload(KEPT, 3)
     assert moves
     assert len(site.names(LEDGERS, ".log")) < 4
@@ -540,29 +542,31 @@ def test_moved_entries_leave_the_cache_of_locations() -> None:
     site, store = full_site()
     for _ in range(100):
         store.ledger(KEPT).read(0)
-    assert Engine(store).call(Call.CACHED_PLACE)(KEPT, 0)[0] == Engine(store).index.find(KEPT, 0)
+    assert StoreInternals(store).call(EngineCall.CACHED_PLACE)(KEPT, 0)[0] == StoreInternals(
+        store
+    ).index.find(KEPT, 0)
 
     move_all(site, store)
 
-    assert Engine(store).call(Call.CACHED_PLACE)(KEPT, 0)[0] == 0
+    assert StoreInternals(store).call(EngineCall.CACHED_PLACE)(KEPT, 0)[0] == 0
 
 
 def test_the_descriptor_of_a_removed_log_is_released_even_if_it_was_opened_meanwhile() -> None:
     site, store = full_site()
-    first = Engine(store).log_ids[0]
+    first = StoreInternals(store).log_ids[0]
     store.ledger(OLD).delete()
     site.checkpoint(store)
     move_all(site, store)
 
     def read_at_the_last_moment(operation: Operation) -> None:
         if operation.verb is Verb.REMOVE:
-            Engine(store).open_logs.read(first << 32 | 4100, 100)
+            StoreInternals(store).open_logs.read(first << 32 | 4100, 100)
 
     site.disk.watch(read_at_the_last_moment)
-    finish(Engine(store).compactor.remove([first]), store)
+    finish(StoreInternals(store).compactor.remove([first]), store)
 
-    assert first not in Engine(store).log_ids
-    assert Engine(store).open_log(first) is None
+    assert first not in StoreInternals(store).log_ids
+    assert StoreInternals(store).open_log(first) is None
 
 
 # ── both proofs ──────────────────────────────────────────────────────────────────────────────────────────
@@ -570,12 +574,12 @@ def test_the_descriptor_of_a_removed_log_is_released_even_if_it_was_opened_meanw
 
 def test_a_record_that_the_index_does_not_know_and_nothing_kills_keeps_its_log() -> None:
     _, store = full_site()
-    first = Engine(store).log_ids[0]
-    with Engine(store).index.change() as change:
+    first = StoreInternals(store).log_ids[0]
+    with StoreInternals(store).index.change() as change:
         change.remove([OLD, KEPT])
         change.commit(None)
 
-    removed = finish(Engine(store).compactor.remove([first]), store)
+    removed = finish(StoreInternals(store).compactor.remove([first]), store)
 
     assert removed.logs_removed == ()
     assert (removed.why_kept[0].because, removed.why_kept[0].finding) == (KeptBecause.UNACCOUNTED, "IDX-003")
@@ -586,13 +590,13 @@ def test_a_record_that_is_newer_than_the_one_in_the_index_keeps_its_log() -> Non
     site, store = full_site()
     add(store, KEPT, 1, version=1)
     site.checkpoint(store)
-    old = Engine(store).index.find(KEPT, 0)
+    old = StoreInternals(store).index.find(KEPT, 0)
     add(store, KEPT, 1, version=2)
     site.checkpoint(store)
-    newer = Engine(store).index.find(KEPT, 0)
+    newer = StoreInternals(store).index.find(KEPT, 0)
     assert old is not None
     assert newer is not None
-    with Engine(store).index.change() as change:
+    with StoreInternals(store).index.change() as change:
         change.move(KEPT, [0], [newer], [old])
         change.commit(None)
     store.close()
@@ -600,7 +604,7 @@ def test_a_record_that_is_newer_than_the_one_in_the_index_keeps_its_log() -> Non
     store.ledger(2).append(b"in another log")
     site.checkpoint(store)
 
-    removed = finish(Engine(store).compactor.remove([newer >> 32]), store)
+    removed = finish(StoreInternals(store).compactor.remove([newer >> 32]), store)
 
     assert removed.logs_removed == ()
     assert removed.why_kept[0].finding in ("IDX-006", None)
@@ -608,15 +612,15 @@ def test_a_record_that_is_newer_than_the_one_in_the_index_keeps_its_log() -> Non
 
 def test_a_log_into_which_the_index_points_is_kept_even_if_a_walk_finds_only_dead_records() -> None:
     site, store = full_site()
-    first = Engine(store).log_ids[0]
+    first = StoreInternals(store).log_ids[0]
     store.ledger(OLD).delete()
     site.checkpoint(store)
     move_all(site, store)
-    with Engine(store).index.change() as change:
+    with StoreInternals(store).index.change() as change:
         change.put(77, [0], [first << 32 | 4100])  # as if the ids in the record were damaged
         change.commit(None)
 
-    removed = finish(Engine(store).compactor.remove([first]), store)
+    removed = finish(StoreInternals(store).compactor.remove([first]), store)
 
     assert removed.logs_removed == ()
     assert (removed.why_kept[0].because, removed.why_kept[0].finding) == (KeptBecause.UNACCOUNTED, "IDX-002")
@@ -624,14 +628,14 @@ def test_a_log_into_which_the_index_points_is_kept_even_if_a_walk_finds_only_dea
 
 def test_a_log_that_is_shorter_than_its_end_is_kept() -> None:
     site, store = full_site()
-    first = Engine(store).log_ids[0]
+    first = StoreInternals(store).log_ids[0]
     store.ledger(OLD).delete()
     site.checkpoint(store)
     move_all(site, store)
     name = f"{LEDGERS}/{first:x}.log"
     site.put(name, site.bytes_of(name)[:6000])
 
-    removed = finish(Engine(store).compactor.remove([first]), store)
+    removed = finish(StoreInternals(store).compactor.remove([first]), store)
 
     assert removed.logs_removed == ()
     assert removed.why_kept[0].because is KeptBecause.DAMAGED
@@ -655,12 +659,12 @@ def test_tombstones_stay_while_a_journal_that_is_kept_as_a_backup_has_what_they_
     site.checkpoint(store)
     remove_all(site, store)
 
-    assert finish(Engine(store).compactor.purge_tombstones(), store).tombstones_purged == 0
+    assert finish(StoreInternals(store).compactor.purge_tombstones(), store).tombstones_purged == 0
 
 
 def test_a_ledgers_map_without_a_checksum_is_not_believed() -> None:
     site, store = full_site()
-    first = Engine(store).log_ids[0]
+    first = StoreInternals(store).log_ids[0]
     store.ledger(OLD).delete()
     store.ledger(2).delete()
     site.checkpoint(store)
@@ -678,7 +682,7 @@ def test_a_ledgers_map_without_a_checksum_is_not_believed() -> None:
     store.ledger(3).append(b"in another journal")
     site.checkpoint(store)
 
-    assert finish(Engine(store).compactor.purge_tombstones(), store).tombstones_purged == 0
+    assert finish(StoreInternals(store).compactor.purge_tombstones(), store).tombstones_purged == 0
     lose_index(site)
     assert entries(site.open(), OLD) == []
 
@@ -700,5 +704,5 @@ def test_a_file_of_rows_is_small_again_after_very_many_ledgers_were_deleted() ->
 
     assert len(site.bytes_of(f"{LEDGERS}/ledgers.rows")) < 16 << 10
     assert store.ledgers() == [1000]
-    assert Engine(store).row(5).tombstone is None
-    assert Engine(store).row(299).tombstone is not None  # the numbers of changes go on from this one
+    assert StoreInternals(store).row(5).tombstone is None
+    assert StoreInternals(store).row(299).tombstone is not None  # the numbers of changes go on from this one

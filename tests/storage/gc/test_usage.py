@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import LEDGERS, SMALL, Site
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from storage.entry.ledger_record import Truncation
 from storage.entry.position import LOG_ID_MAX, LogPosition
@@ -26,12 +26,12 @@ def add(store: Store, ledger_id: int, count: int = 20) -> None:
 
 
 def usages(store: Store, cache: ContentCache | None = None) -> dict[int, LogUsage]:
-    survey = Engine(store).usage_survey(cache)
+    survey = StoreInternals(store).usage_survey(cache)
     return {log_id: take_all_steps(survey.usage_of(log_id)) for log_id in survey.log_ends}
 
 
 def size(store: Store, log_id: int) -> int:
-    return Engine(store).usage_survey().size_of(log_id)
+    return StoreInternals(store).usage_survey().size_of(log_id)
 
 
 def site_with_logs() -> tuple[Site, Store]:
@@ -86,14 +86,14 @@ def test_a_log_that_was_never_sealed_is_walked_once() -> None:
     site.checkpoint(store)  # into log 3, which stays open
     cache = ContentCache()
     assert usages(store, cache)[3] == LogUsage(3, size(store, 3), 3 * RECORD, 3 * RECORD, 1, 1, 0)
-    survey = Engine(store).usage_survey(cache)
+    survey = StoreInternals(store).usage_survey(cache)
     assert survey.known_usage_of(3) == LogUsage(3, size(store, 3), 3 * RECORD, 3 * RECORD, 1, 1, 0)
-    assert Engine(store).usage_survey(None).known_usage_of(3) is None
+    assert StoreInternals(store).usage_survey(None).known_usage_of(3) is None
 
 
 def test_a_log_that_is_not_committed_has_no_known_usage() -> None:
     _, store = site_with_logs()
-    assert Engine(store).usage_survey(None).known_usage_of(7) is None
+    assert StoreInternals(store).usage_survey(None).known_usage_of(7) is None
 
 
 @pytest.mark.parametrize("offset", [0, 75])
@@ -103,7 +103,7 @@ def test_a_log_whose_map_is_not_proven_is_walked(offset: int) -> None:
     if offset:
         site.flip(f"{LEDGERS}/0.log", offset)  # in the checksum of the map
     store = site.open()
-    survey = Engine(store).usage_survey(None)
+    survey = StoreInternals(store).usage_survey(None)
     assert (survey.known_usage_of(0) is None) == bool(offset)
     assert take_all_steps(survey.usage_of(0)) == LogUsage(
         0, size(store, 0), 40 * RECORD, 40 * RECORD, 2, 2, 0
@@ -129,7 +129,7 @@ def test_the_entries_before_a_truncation_are_dead() -> None:
         site.checkpoint(store)
         store.close()
         store = site.open()
-    Engine(store).declare_rows({1: lambda row: replace(row, truncation=Truncation(25))})
+    StoreInternals(store).declare_rows({1: lambda row: replace(row, truncation=Truncation(25))})
     assert [usages(store)[log_id].live for log_id in (0, 1, 2)] == [0, 15 * RECORD, 20 * RECORD]
 
 
@@ -137,13 +137,13 @@ def test_the_cache_keeps_so_many_pairs_and_forgets_the_oldest_logs() -> None:
     _, store = site_with_logs()
     cache = ContentCache(pairs_max=3)
     assert usages(store, cache) == usages(store)
-    ends = Engine(store).usage_survey(None).log_ends
+    ends = StoreInternals(store).usage_survey(None).log_ends
     assert [cache.get(log_id, ends[log_id]) is not None for log_id in (0, 1, 2)] == [False, True, True]
 
 
 def test_logs_are_ordered_by_the_time_when_their_ids_were_given_out() -> None:
     _, store = site_with_logs()
-    survey = Engine(store).usage_survey(None)
+    survey = StoreInternals(store).usage_survey(None)
     wrapped = replace_state(survey, {LOG_ID_MAX - 1: 5000, 0: 5000, 1: 5000}, last_log=1)
     before = LogPosition(0, 4999)
     assert [wrapped.is_before(log_id, before) for log_id in (LOG_ID_MAX - 1, 0, 1)] == [True, False, False]
@@ -162,6 +162,6 @@ def test_a_survey_takes_many_small_steps() -> None:
     for ledger_id in range(100):
         store.ledger(ledger_id).append(b"x")
     site.checkpoint(store)
-    survey = Engine(store).usage_survey(None)
+    survey = StoreInternals(store).usage_survey(None)
     steps = survey.usage_of(0)
     assert sum(1 for _ in iter(lambda: next(steps, "end"), "end")) >= 4

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_builder import OurJournal, entry_record, zero
 from sampling import many
-from sealed_journals import CHUNK_SIZES, JOURNAL_ID, Sample
+from sealed_journals import CHUNK_SIZES, JOURNAL_ID, SealedJournal
 
 from storage.entry.position import LENGTH_WORD_SIZE
 from storage.journal import extents
@@ -36,7 +36,7 @@ _SPECIALS = (
 
 
 @st.composite
-def plain(draw: st.DrawFn) -> Sample:
+def plain(draw: st.DrawFn) -> SealedJournal:
     """Draw a journal as a store writes it: each ledger's entries in their order, most without a gap."""
     journal = OurJournal(JOURNAL_ID, alignment=draw(st.sampled_from(ALIGNMENTS)))
     places, next_ids = [512, journal.end], [0, 0, 1 << 40]
@@ -53,11 +53,11 @@ def plain(draw: st.DrawFn) -> Sample:
         journal.group(*records, flags=draw(st.sampled_from(GroupFlag)))
         places.append(journal.end)
     journal.size = draw(st.sampled_from([0, journal.end + 1000]))
-    return Sample(journal.file(), places)
+    return SealedJournal(journal.file(), places)
 
 
 def walked(
-    sample: Sample, chunk_size: int, start: int = 0, number_max: int = PLENTY
+    sample: SealedJournal, chunk_size: int, start: int = 0, number_max: int = PLENTY
 ) -> tuple[list[SealedGroup | Stop], JournalExtents]:
     noted = JournalExtents(number_max)
     return list(groups(sample.reader(chunk_size), start, noted)), noted
@@ -93,7 +93,7 @@ def entries_of(data: bytes, sound: Sequence[SealedGroup]) -> dict[int, list[tupl
 @settings(max_examples=many(150, 30), deadline=None)
 @given(plain(), CHUNK_SIZES, st.integers(0, 9))
 def test_every_entry_of_a_journal_as_we_write_it_is_noted(
-    sample: Sample, chunk_size: int, first: int
+    sample: SealedJournal, chunk_size: int, first: int
 ) -> None:
     for start in (0, sample.places[first % len(sample.places)]):
         found, noted = walked(sample, chunk_size, start)
@@ -110,7 +110,7 @@ def test_every_entry_of_a_journal_as_we_write_it_is_noted(
 @settings(max_examples=many(250, 50), deadline=None)
 @given(sealed_journals.unsound(), CHUNK_SIZES, st.integers(0, 9))
 def test_noting_extents_changes_no_group_and_wrong_extents_are_disowned(
-    sample: Sample, chunk_size: int, first: int
+    sample: SealedJournal, chunk_size: int, first: int
 ) -> None:
     for start in (0, sample.places[first % len(sample.places)]):
         found, noted = walked(sample, chunk_size, start)
@@ -125,7 +125,7 @@ def test_a_special_record_is_noted_with_its_offset(chunk_size: int) -> None:
     journal = (
         OurJournal(JOURNAL_ID).group(entry_record(1, 0)).group(_SPECIALS[0], entry_record(1, 1), *_SPECIALS)
     )
-    _, noted = walked(Sample(journal.file(), []), chunk_size)
+    _, noted = walked(SealedJournal(journal.file(), []), chunk_size)
     start = journal.ends[0]
     behind = start + len(_SPECIALS[0]) + len(entry_record(1, 1))
     second = behind + len(_SPECIALS[0])
@@ -142,7 +142,7 @@ def test_nothing_is_noted_of_a_group_that_does_not_hold() -> None:
     for entry_id in range(4):
         journal.group(entry_record(1, entry_id))
     torn = zero(journal.file(), journal.ends[2] - 64, journal.ends[2])
-    found, noted = walked(Sample(torn, []), 1 << 20)
+    found, noted = walked(SealedJournal(torn, []), 1 << 20)
     assert len(found) == 3
     assert list(entries_in(noted, torn)) == [1]
     assert [entry_id for entry_id, _ in entries_in(noted, torn)[1]] == [0, 1]
@@ -160,20 +160,20 @@ def test_a_journal_in_which_an_older_id_comes_again_is_not_plain(
     journal = OurJournal(JOURNAL_ID).group()
     for first in range(0, len(ids), together):
         journal.group(*[entry_record(*one) for one in ids[first : first + together]])
-    assert not walked(Sample(journal.file(), []), 1 << 20)[1].is_plain
+    assert not walked(SealedJournal(journal.file(), []), 1 << 20)[1].is_plain
 
 
 def test_a_record_too_short_for_an_entry_is_noted_as_a_special_one() -> None:
     # Too short for an entry's head, so the record decoder judges it.
     short = journal_format.encode_record(struct.pack(">qqq", 1, 7, 0))
     journal = OurJournal(JOURNAL_ID).group().group(short)
-    assert walked(Sample(journal.file(), []), 1 << 20)[1].special == [(journal.ends[0], short)]
+    assert walked(SealedJournal(journal.file(), []), 1 << 20)[1].special == [(journal.ends[0], short)]
 
 
 def test_if_there_are_too_many_extents_none_is_noted() -> None:
     journal = OurJournal(JOURNAL_ID).group()
     journal.group(*[entry_record(one, 0) for one in range(5)])
-    sample = Sample(journal.file(), [])
+    sample = SealedJournal(journal.file(), [])
     assert walked(sample, 1 << 20, number_max=5)[1].is_plain
     _, noted = walked(sample, 1 << 20, number_max=4)
     assert (noted.is_plain, noted.packed) == (False, {})
@@ -182,19 +182,19 @@ def test_if_there_are_too_many_extents_none_is_noted() -> None:
 def test_a_record_larger_than_any_block_is_noted() -> None:
     journal = OurJournal(JOURNAL_ID).group(entry_record(1, 0, b"y" * 10_000)).group(entry_record(1, 1))
     journal.group(entry_record(1, 2, b"y" * 10_000), entry_record(1, 3))
-    _, noted = walked(Sample(journal.file(), []), 600)
+    _, noted = walked(SealedJournal(journal.file(), []), 600)
     assert noted.is_plain
     assert [entry_id for entry_id, _ in entries_in(noted, journal.file())[1]] == [0, 1, 2, 3]
 
 
 def test_a_special_record_larger_than_any_block_makes_the_journal_not_plain() -> None:
     journal = OurJournal(JOURNAL_ID).group().group(journal_format.encode_explicit_lac(1, b"p" * 5000))
-    assert not walked(Sample(journal.file(), []), 600)[1].is_plain
+    assert not walked(SealedJournal(journal.file(), []), 600)[1].is_plain
 
 
 def extents_of(*records: bytes) -> list[extents.JournalExtent]:
     journal = OurJournal(JOURNAL_ID, size=4 << 20).group().group(*records)
-    _, noted = walked(Sample(journal.file(), []), 1 << 20)
+    _, noted = walked(SealedJournal(journal.file(), []), 1 << 20)
     return [one for packed in noted.packed.values() for one in extents.unpack(packed)]
 
 
@@ -220,7 +220,7 @@ def test_an_extent_ends_before_it_is_too_large_to_be_searched() -> None:
 
 def test_an_extent_with_a_changed_bit_or_without_its_end_is_not_the_same() -> None:
     journal = OurJournal(JOURNAL_ID).group().group(*[entry_record(1, one) for one in range(5)])
-    _, noted = walked(Sample(journal.file(), []), 1 << 20)
+    _, noted = walked(SealedJournal(journal.file(), []), 1 << 20)
     [one] = extents.unpack(noted.packed[1])
     data = bytearray(journal.file()[one.offset : one.offset + one.size])
     assert extents.is_same(one, data)

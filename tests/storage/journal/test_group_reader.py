@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from journal_builder import OurJournal, entry_record, flip, zero
 from memory_files import CountingFile, GrowingFile, MemoryFile
 from sampling import many
-from sealed_journals import CHUNK_SIZES, JOURNAL_ID, MISTAKES, Sample, reseal
+from sealed_journals import CHUNK_SIZES, JOURNAL_ID, MISTAKES, SealedJournal, reseal
 
 from storage.entry.digest_inference import EntryVerifier
 from storage.entry.read_result import Damaged, EndOfData, Flaw, Stop, Torn
@@ -49,7 +49,7 @@ def groups_one_by_one(
                 yield item
 
 
-def assert_the_same(sample: Sample, chunk_size: int, start: int = 0) -> None:
+def assert_the_same(sample: SealedJournal, chunk_size: int, start: int = 0) -> None:
     """Check that groups and scan are as if every record had been looked at."""
     expected = list(groups_one_by_one(sample.reader(), start))
     assert list(groups(sample.reader(chunk_size), start)) == expected
@@ -63,7 +63,9 @@ def assert_the_same(sample: Sample, chunk_size: int, start: int = 0) -> None:
 @pytest.mark.sampled
 @settings(max_examples=many(80, 20), deadline=None)
 @given(sealed_journals.sound(), CHUNK_SIZES)
-def test_a_sound_journal_s_groups_are_those_of_a_walk_one_by_one(sample: Sample, chunk_size: int) -> None:
+def test_a_sound_journal_s_groups_are_those_of_a_walk_one_by_one(
+    sample: SealedJournal, chunk_size: int
+) -> None:
     for start in (0, *sample.places):
         assert_the_same(sample, chunk_size, start)
 
@@ -72,7 +74,7 @@ def test_a_sound_journal_s_groups_are_those_of_a_walk_one_by_one(sample: Sample,
 @settings(max_examples=many(200, 50), deadline=None)
 @given(sealed_journals.unsound(), CHUNK_SIZES, st.data())
 def test_a_damaged_journal_s_groups_are_those_of_a_walk_one_by_one(
-    sample: Sample, chunk_size: int, data: st.DataObject
+    sample: SealedJournal, chunk_size: int, data: st.DataObject
 ) -> None:
     assert_the_same(sample, chunk_size)
     assert_the_same(sample, chunk_size, data.draw(st.sampled_from(sample.places)))
@@ -89,7 +91,7 @@ def test_every_wrong_field_of_a_seal_is_found_in_every_group(mistake: str, numbe
     reseal(data, places[number], places[number + 1], offset, field(places[number]))
     *before, stop = groups(sealed_journals.reader(bytes(data)))
     assert (len(before), isinstance(stop, Damaged)) == (number, True)
-    assert_the_same(Sample(bytes(data), places), 1 << 20)
+    assert_the_same(SealedJournal(bytes(data), places), 1 << 20)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -130,7 +132,7 @@ def test_a_group_larger_than_any_window_is_one_group(flags: GroupFlag) -> None:
     journal.group(entry_record(1, 2, b"y" * (3 << 20))).group(entry_record(1, 3))
     assert [group.record_count for group in groups(sealed_journals.reader(journal.file()))
             if isinstance(group, SealedGroup)] == [1, 3000, 1, 1]  # fmt: skip
-    assert_the_same(Sample(journal.file(), []), 1 << 20)
+    assert_the_same(SealedJournal(journal.file(), []), 1 << 20)
 
 
 def test_a_seal_means_nothing_in_a_version_without_padding() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sampling import every, many
 from stepped_store import JOURNAL, LEDGERS, Site, payloads
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery.crashlab import Lasting, LoseAll, Refused, Verb, When
 from storage import StoreConfig
@@ -219,7 +219,7 @@ def test_a_journal_that_is_begun_while_a_checkpoint_is_made_stays_announced() ->
     site = Site(CONFIG)
     store = site.open()
     store.ledger(1).append(b"first")
-    Engine(store).request_checkpoint()
+    StoreInternals(store).request_checkpoint()
     site.workers.step()  # from here on the checkpoint is about the first entry alone
     for text in texts(10):
         store.ledger(1).append(text)

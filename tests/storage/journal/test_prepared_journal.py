@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import JOURNAL, LEDGERS, Site, payloads
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from recovery.crashlab import FailedSync, LoseAll, Refused, SimulatedDisk, Verb, When
 from recovery.crashlab.model.operations import SYNCING
@@ -53,7 +53,7 @@ def prepared(config: StoreConfig = CONFIG) -> tuple[Site, Store, int]:
         store.ledger(1).append(text(count))
         count += 1
         site.workers.run()
-    journal = Engine(store).journal
+    journal = StoreInternals(store).journal
     assert journal is not None
     assert journals_of(site)[-1] == journal.journal_id + 1
     return site, store, count
@@ -84,7 +84,9 @@ def test_a_writer_that_is_faster_than_the_worker_makes_the_journal_itself() -> N
 
 def test_a_group_too_large_for_the_prepared_journal_gets_another_one() -> None:
     site, store, count = prepared()
-    Engine(store).call(Call.ROLL_JOURNAL)(60 << 10)  # as much as the keys of very many ledgers need
+    StoreInternals(store).call(EngineCall.ROLL_JOURNAL)(
+        60 << 10
+    )  # as much as the keys of very many ledgers need
     store.ledger(1).append(text(count))
     # The prepared journal stays without a group, so none of its bytes counts.
     assert store.stats().checkpoint.lag_bytes < 64 << 10
@@ -220,7 +222,7 @@ def test_runs_that_each_prepare_a_journal_and_are_killed_leave_few() -> None:
 
 def test_a_store_that_is_closed_leaves_no_prepared_journal_and_the_mark_names_none() -> None:
     site, store, count = prepared()
-    journal = Engine(store).journal
+    journal = StoreInternals(store).journal
     assert journal is not None
     store.close()
     assert journals_of(site)[-1] == journal.journal_id == site.trailer().newest_journal
@@ -233,7 +235,7 @@ def test_a_store_that_is_closed_leaves_no_prepared_journal_and_the_mark_names_no
 
 def test_a_close_that_cannot_withdraw_the_announcement_leaves_the_prepared_journal() -> None:
     site, store, count = prepared()
-    Engine(store).request_checkpoint()
+    StoreInternals(store).request_checkpoint()
     site.workers.run()
     site.disk.plant(Refused(When(verb=Verb.CREATE, name="lastMark*")))
     store.close()

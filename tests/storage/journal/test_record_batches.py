@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_builder import OurJournal, change, entry_record, scan_bytes, zero
 from sampling import many
-from sealed_journals import CHUNK_SIZES, JOURNAL_ID, Sample
+from sealed_journals import CHUNK_SIZES, JOURNAL_ID, SealedJournal
 
 from storage.entry.read_result import Damaged
 from storage.journal import format as journal_format
@@ -66,7 +66,7 @@ def groups_one_by_one(data: bytes, start: int, end: int) -> list[Group]:
 @settings(max_examples=80, deadline=None)
 @given(sealed_journals.sound(), CHUNK_SIZES, st.integers(0, 7), st.integers(0, 7))
 def test_the_batches_are_all_records_of_the_groups_and_end_where_those_end(
-    sample: Sample, chunk_size: int, first: int, last: int
+    sample: SealedJournal, chunk_size: int, first: int, last: int
 ) -> None:
     start, end = sample.places[first % len(sample.places)], sample.places[last % len(sample.places)]
     batches = list(record_batches(sample.reader(chunk_size), start, end))
@@ -78,7 +78,9 @@ def test_the_batches_are_all_records_of_the_groups_and_end_where_those_end(
 @pytest.mark.sampled
 @settings(max_examples=many(120, 25), deadline=None)
 @given(sealed_journals.unsound(), CHUNK_SIZES)
-def test_the_sound_and_the_kept_part_of_any_journal_come_in_batches(sample: Sample, chunk_size: int) -> None:
+def test_the_sound_and_the_kept_part_of_any_journal_come_in_batches(
+    sample: SealedJournal, chunk_size: int
+) -> None:
     facts = scan_bytes(sample.data, JOURNAL_ID)
     for start, end in ((facts.start, facts.end), (facts.kept.start, facts.kept.end)):
         expected = groups_one_by_one(sample.data, start, end)

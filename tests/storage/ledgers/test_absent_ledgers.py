@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from bookie_clients import Client
+from bookie_clients import AddingClient
 from stepped_store import Site
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from recovery import open_async_store, open_store
 from recovery.view.open_view import open_view
@@ -159,7 +159,7 @@ def test_only_the_rows_of_deleted_ledgers_are_kept_in_memory() -> None:
     for ledger_id in range(FIRST, FIRST + 50):
         store.ledger(ledger_id).append(b"x")
         store.ledger(ledger_id).delete()
-    assert Engine(store).tails_in_memory <= 1  # the last group still refers to the last one
+    assert StoreInternals(store).tails_in_memory <= 1  # the last group still refers to the last one
 
 
 def test_all_handles_of_a_ledger_see_an_added_entry() -> None:
@@ -190,7 +190,7 @@ def test_an_end_found_before_a_delete_is_not_used_after_it(
     site = Site()
     site.open().ledger(7).append_many([b"x"] * 5)
     store = site.after_kill()
-    find = Engine(store).call(Call.FIND_END)
+    find = StoreInternals(store).call(EngineCall.FIND_END)
 
     def then_delete(ledger_id: int) -> object:
         monkeypatch.undo()
@@ -198,18 +198,18 @@ def test_an_end_found_before_a_delete_is_not_used_after_it(
         store.ledger(7).delete()
         return found
 
-    monkeypatch.setattr(*Engine(store).at(Call.FIND_END), then_delete)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.FIND_END), then_delete)
     assert store.ledger(7).append(b"y") == 0
 
 
 def test_the_next_force_reports_a_loss_although_the_ledger_has_no_entry() -> None:
     site = Site()
     store = site.open()
-    client = Client(7)
+    client = AddingClient(7)
     site.disk.limit(0)
     store.bookie.defer(client.entry(0), client.key)
     site.workers.elapse()
-    assert Engine(store).tails_in_memory == 1
+    assert StoreInternals(store).tails_in_memory == 1
     site.disk.limit(None)
     with pytest.raises(DiskFull):
         store.bookie.force(7)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from index_builder import CountedIndex
 from stepped_store import Site
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from storage.entry.model import Entry
 
@@ -21,8 +21,8 @@ MANY = 20_000
 
 
 def counted(store: Store) -> Counter[str]:
-    index = CountedIndex(Engine(store).index)
-    Engine(store).use_index(index)
+    index = CountedIndex(StoreInternals(store).index)
+    StoreInternals(store).use_index(index)
     return index.asked
 
 
@@ -116,7 +116,7 @@ def test_the_last_add_confirmed_equals_a_walk_over_the_entries(seed: int) -> Non
         else:
             entry_ids = []
             if dice.random() < 0.5:
-                Engine(store).freeze()
+                StoreInternals(store).freeze()
             else:
                 site.checkpoint(store)
         there.update(entry_ids)

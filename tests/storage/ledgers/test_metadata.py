@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import Site
-from store_internals import Engine, LockIsHeld
+from store_internals import LockIsHeld, StoreInternals
 
 from recovery.crashlab import Lasting, Refused, Verb, When
 from storage.entry.model import DigestType
@@ -48,13 +48,13 @@ def test_a_row_that_could_not_be_written_is_not_known(number: int, told: type[St
     site = Site()
     store = site.open()
     store.ledger(1).append(b"0")
-    before = Engine(store).row(2)
+    before = StoreInternals(store).row(2)
     site.disk.plant(
         Refused(When(verb=Verb.SYNC, name="*ledgers.rows*", lasting=Lasting.UNTIL_MENDED), number)
     )
     with pytest.raises(told):
         declare(store)
-    assert Engine(store).row(2) == before
+    assert StoreInternals(store).row(2) == before
 
 
 def test_a_delete_whose_empty_group_cannot_be_written_is_proven_by_a_new_file() -> None:
@@ -77,7 +77,7 @@ def test_a_delete_whose_empty_group_cannot_be_written_is_proven_by_a_new_file() 
 
 def changes(store: Store) -> dict[str, Callable[[], object]]:
     """A call of each method that changes something."""
-    engine, metadata = Engine(store), Engine(store).metadata
+    engine, metadata = StoreInternals(store), StoreInternals(store).metadata
     deleted = metadata.persist_tombstones({9: engine.durable_up_to})[0]
     return {
         "apply_journaled": lambda: metadata.apply_journaled(
@@ -110,7 +110,7 @@ def test_each_change_waits_for_the_locks_of_what_it_changes(name: str) -> None:
         store = Site().open()
         store.ledger(1).append(b"0")
         change = changes(store)[name]
-        with Engine(store).metadata_lock_held(lock):
+        with StoreInternals(store).metadata_lock_held(lock):
             try:
                 change()
             except LockIsHeld:
@@ -125,7 +125,7 @@ def test_a_tombstone_is_purged_by_its_own_number_only() -> None:
         store.ledger(ledger_id).append(b"0")
         store.ledger(ledger_id).delete()
     site.checkpoint(store)
-    engine = Engine(store)
+    engine = StoreInternals(store)
     change = {one: engine.row(one).change for one in (1, 2, 3)}
 
     def purged(ledger_id: int, number: int) -> int:
@@ -142,7 +142,7 @@ def test_where_no_tombstone_may_be_purged_nothing_is_written() -> None:
     store = site.open()
     store.ledger(7).append(b"x")
     store.ledger(7).delete()
-    metadata, done = Engine(store).metadata, len(site.disk.trace)
+    metadata, done = StoreInternals(store).metadata, len(site.disk.trace)
 
     def forget(_: object) -> IndexState:
         pytest.fail("nothing was purged")

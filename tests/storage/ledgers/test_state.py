@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stepped_store import Site
-from store_internals import Engine, HeldLock, LockIsHeld
+from store_internals import HeldLock, LockIsHeld, StoreInternals
 
 from storage.commit.pending import ClientEntry, PendingEntries, PendingFence, PendingGroup, ReplicaEntry
 from storage.commit.queue import new_lock
@@ -171,7 +171,7 @@ def test_appends_continue_from_the_newest_copy_of_the_last_entry() -> None:
 
 def test_the_end_never_goes_back() -> None:
     store = Site().open()
-    tail = Engine(store).tail(7)
+    tail = StoreInternals(store).tail(7)
     ends = []
     for entry_id, length in ((9, 50), (3, 20), (9, 60)):
         store.add(entry(entry_id, length))
@@ -181,7 +181,7 @@ def test_the_end_never_goes_back() -> None:
 
 def test_the_largest_lac_of_an_entry_is_visible_when_the_entry_is() -> None:
     store = Site().open()
-    tail = Engine(store).tail(7)
+    tail = StoreInternals(store).tail(7)
     assert tail.lac_seen == NO_ENTRY
     seen = []
     for entry_id, confirmed in ((9, 5), (10, 3), (11, 6)):

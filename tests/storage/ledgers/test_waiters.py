@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from async_stores import in_time
 from stepped_store import SMALL, Site
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from storage.commit.pending import PendingEntries
 from storage.ledgers.waiters import CHECKPOINT, ROOM, LedgerWaiters
@@ -153,7 +153,7 @@ def waiting_for(store: Store, ledger_id: int) -> Iterator[list[int]]:
 
     ledger = store.ledger(ledger_id)
     waiting = threading.Thread(target=ledger.wait_for_last_add_confirmed, args=(10**9, LONG_S), daemon=True)
-    with Engine(store).looks_watched(look):
+    with StoreInternals(store).looks_watched(look):
         waiting.start()
         assert looked.wait(10)
     yield looks
@@ -181,8 +181,8 @@ def test_an_add_does_not_wait_for_the_check_of_a_reader(monkeypatch: pytest.Monk
     store = Site().open()
     store.ledger(1).append_many([b"0", b"1"])
     store.ledger(2).append_many([b"0", b"1"])
-    engine, at_check, may_go_on = Engine(store), threading.Event(), threading.Event()
-    look = engine.call(Call.FIRST_MISSING)
+    engine, at_check, may_go_on = StoreInternals(store), threading.Event(), threading.Event()
+    look = engine.call(EngineCall.FIRST_MISSING)
 
     def slow(*asked: int) -> int:
         at_check.set()
@@ -190,7 +190,7 @@ def test_an_add_does_not_wait_for_the_check_of_a_reader(monkeypatch: pytest.Monk
         found: int = look(*asked)
         return found
 
-    monkeypatch.setattr(*engine.at(Call.FIRST_MISSING), slow)
+    monkeypatch.setattr(*engine.at(EngineCall.FIRST_MISSING), slow)
     waiting = threading.Thread(
         target=store.ledger(2).wait_for_last_add_confirmed, args=(2, LONG_S), daemon=True
     )
@@ -211,7 +211,7 @@ def test_a_wait_for_a_deleted_ledger_ends_though_another_ledger_has_its_id() -> 
     ledger = store.ledger(2)
     ledger.append_many([b"0", b"1"])
     looked = threading.Event()
-    with ThreadPoolExecutor(1) as pool, Engine(store).looks_watched(looked.set):
+    with ThreadPoolExecutor(1) as pool, StoreInternals(store).looks_watched(looked.set):
         waiting = pool.submit(ledger.wait_for_last_add_confirmed, 5, LONG_S)
         assert looked.wait(10)
         ledger.delete()
@@ -223,7 +223,7 @@ def test_a_wait_for_a_deleted_ledger_ends_though_another_ledger_has_its_id() -> 
 def test_an_add_that_waits_for_room_is_woken_by_the_end_of_a_commit_without_a_checkpoint() -> None:
     site = Site(replace(SMALL, throttle_timeout_s=LONG_S))
     store = site.open()
-    ledger, engine, block = store.ledger(1), Engine(store), bytes(60_000)
+    ledger, engine, block = store.ledger(1), StoreInternals(store), bytes(60_000)
     ledger.append(b"first")
     looked = threading.Event()
     access = access_of(b"", None)

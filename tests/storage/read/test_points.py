@@ -13,7 +13,7 @@ import pytest
 from index_builder import CountedIndex
 from sampling import many
 from stepped_store import LEDGERS, Site
-from store_internals import Call, Engine
+from store_internals import EngineCall, StoreInternals
 
 from recovery import open_store
 from storage.config import StoreConfig
@@ -85,7 +85,7 @@ def in_log() -> tuple[Site, Store, Ledger]:
 def test_an_entry_in_a_table_is_read_by_the_fast_path(frozen: bool) -> None:
     _, store, ledger = opened()
     if frozen:
-        Engine(store).freeze()
+        StoreInternals(store).freeze()
     for number in (*range(COUNT), 3, 3, COUNT - 1, COUNT - 1):
         assert ledger.read(number).payload == text(number)
 
@@ -122,7 +122,7 @@ def test_a_read_of_a_log_ends_with_the_record(tmp_path: Path, monkeypatch: pytes
 def test_an_entry_is_equal_wherever_it_is(kind: DigestType, where: str) -> None:
     site, store, ledger = opened(kind)
     if where == "frozen":
-        Engine(store).freeze()
+        StoreInternals(store).freeze()
     elif where != "active":
         site.checkpoint(store)
     if where == "cache":
@@ -186,7 +186,7 @@ def test_the_last_of_a_run_and_of_a_log_are_read() -> None:
 def test_a_newer_copy_is_read_as_soon_as_it_exists(number: int, before: str, after: str) -> None:
     site, store, ledger = opened()
     if before == "frozen":
-        Engine(store).freeze()
+        StoreInternals(store).freeze()
     elif before == "log":
         site.checkpoint(store)
         fill_caches(store)
@@ -196,7 +196,7 @@ def test_a_newer_copy_is_read_as_soon_as_it_exists(number: int, before: str, aft
         assert ledger.read(number).payload == text(number, version)
         assert ledger.read(number).payload == text(number, version)
         if before != "frozen" and after == "frozen" and version == 1:
-            Engine(store).freeze()
+            StoreInternals(store).freeze()
         elif after == "log":
             site.checkpoint(store)
         for handle in (ledger, store.ledger(1)):
@@ -221,12 +221,12 @@ def test_a_recreated_ledger_shows_no_entry_of_the_deleted_one(checkpoints: bool)
 
 def test_a_reader_keeps_no_table_in_memory_after_its_last_read() -> None:
     site, store, ledger = opened()
-    entries = Engine(store).active_table.find(1)
+    entries = StoreInternals(store).active_table.find(1)
     assert entries is not None
     ledger.read(3)
     site.checkpoint(store)
-    assert Engine(store).frozen_table is None
-    assert Engine(store).active_table.find(1) is None
+    assert StoreInternals(store).frozen_table is None
+    assert StoreInternals(store).active_table.find(1) is None
     assert ledger.read(3).payload == text(3)
 
 
@@ -238,7 +238,7 @@ def test_a_damaged_record_in_a_table_is_unreadable_and_not_an_older_copy() -> No
     site.checkpoint(store)
     fill_caches(store)
     store.add(Entry(1, 5, -1, 9, text(5, 1)))
-    entries = Engine(store).active_table.find(1)
+    entries = StoreInternals(store).active_table.find(1)
     assert entries is not None
     entries.fronts[7] ^= 1
     for _ in range(2):
@@ -267,13 +267,13 @@ def test_a_damaged_record_in_a_log_is_unreadable_with_file_and_offset(
 
 def test_an_entry_whose_location_has_another_entry_is_unreadable(in_log: tuple[Site, Store, Ledger]) -> None:
     _, store, ledger = in_log
-    index = Engine(store).index
+    index = StoreInternals(store).index
     other = index.find(1, 7)
     assert other is not None
     with index.change() as change:
         change.put(1, [5], [other])
         change.commit(None)
-    Engine(store).forget_places(1)
+    StoreInternals(store).forget_places(1)
     for _ in range(4):
         with pytest.raises(EntryUnreadable, match="another entry"):
             ledger.read(5)
@@ -284,7 +284,7 @@ def test_a_log_that_cannot_be_read_is_reported(
     in_log: tuple[Site, Store, Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, store, ledger = in_log
-    log = Engine(store).open_logs.find(0)
+    log = StoreInternals(store).open_logs.find(0)
     assert log is not None
 
     def fail(*_: object) -> bytes:
@@ -299,7 +299,7 @@ def test_a_truncated_log_is_reported(
     in_log: tuple[Site, Store, Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, store, ledger = in_log
-    log = Engine(store).open_logs.find(0)
+    log = StoreInternals(store).open_logs.find(0)
     assert log is not None
     read = log.read
     for size in (0, 3, 4, 39, 40, 50):
@@ -313,10 +313,10 @@ def test_a_truncated_log_is_reported(
 
 def count_look_ups(store: Store) -> tuple[Counter[str], list[int]]:
     """Record the look-ups in the index from now on, and the sizes of the reads of the log."""
-    index = CountedIndex(Engine(store).index)
-    Engine(store).use_index(index)
+    index = CountedIndex(StoreInternals(store).index)
+    StoreInternals(store).use_index(index)
     sizes: list[int] = []
-    log = Engine(store).open_logs.find(0)
+    log = StoreInternals(store).open_logs.find(0)
     assert log is not None
     read = log.read
 
@@ -430,7 +430,7 @@ def test_a_closed_store_and_a_fork_s_read_nothing(where: str) -> None:
         site.checkpoint(store)
         fill_caches(store)
     ledger.read(3)
-    with Engine(store).as_forked(), pytest.raises(ForkedStore):
+    with StoreInternals(store).as_forked(), pytest.raises(ForkedStore):
         ledger.read(3)
     assert ledger.read(3).payload == text(3)
     store.close()
@@ -442,13 +442,13 @@ def test_a_reader_whose_log_is_closed_gets_store_closed(
     in_log: tuple[Site, Store, Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, store, ledger = in_log
-    known = Engine(store).call(Call.CACHED_PLACE)
+    known = StoreInternals(store).call(EngineCall.CACHED_PLACE)
 
     def close_first(*ids: int) -> tuple[int, int]:
         store.close()
         return known(*ids)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(*Engine(store).at(Call.CACHED_PLACE), close_first)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.CACHED_PLACE), close_first)
     with pytest.raises(StoreClosed):
         ledger.read(3)
 
@@ -458,8 +458,8 @@ def test_a_reader_whose_log_is_closed_gets_store_closed(
 
 def during_a_read(store: Store, act: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the call once, after a reader has searched the tables and before it asks the cache."""
-    place = Engine(store).at(Call.CACHED_PLACE)
-    known = Engine(store).call(Call.CACHED_PLACE)
+    place = StoreInternals(store).at(EngineCall.CACHED_PLACE)
+    known = StoreInternals(store).call(EngineCall.CACHED_PLACE)
 
     def then(*ids: int) -> tuple[int, int]:
         monkeypatch.setattr(*place, known)
@@ -489,8 +489,8 @@ def test_an_entry_that_leaves_a_table_after_a_cache_look_up_is_not_read_in_an_ol
 ) -> None:
     site, store, ledger = in_log
     store.add(Entry(1, 5, -1, 9, text(5, 1)))
-    place = Engine(store).at(Call.CACHED_PLACE)
-    known = Engine(store).call(Call.CACHED_PLACE)
+    place = StoreInternals(store).at(EngineCall.CACHED_PLACE)
+    known = StoreInternals(store).call(EngineCall.CACHED_PLACE)
 
     def then_checkpoint(*ids: int) -> tuple[int, int]:
         places = known(*ids)

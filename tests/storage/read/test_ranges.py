@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sampling import many
 from stepped_store import LEDGERS, Site
-from store_internals import Call, Engine, batches
+from store_internals import EngineCall, StoreInternals, batches
 
 from recovery import open_store
 from storage.commit.queue import new_lock
@@ -180,7 +180,7 @@ def test_newer_copies_are_read_wherever_the_older_ones_are(rewritten: Sequence[i
         texts[number] = text(number, version=1)
         store.add(Entry(1, number, number - 1, 5000, texts[number]))
     if moved == "frozen":
-        Engine(store).freeze()
+        StoreInternals(store).freeze()
     elif moved == "log":
         site.checkpoint(store)
     assert_in_order(ledger, texts)
@@ -191,7 +191,7 @@ def test_the_active_table_s_copy_comes_before_the_frozen_one_s() -> None:
     store = site.open()
     ledger = store.ledger(1)
     texts = fill(ledger, 30)
-    Engine(store).freeze()
+    StoreInternals(store).freeze()
     for number in (5, 6, 20):
         texts[number] = text(number, version=1)
         store.add(Entry(1, number, number - 1, 5000, texts[number]))
@@ -206,7 +206,7 @@ def test_from_log_to_frozen_to_active_table_in_one_go() -> None:
     texts = fill(ledger, 30)
     site.checkpoint(store)
     texts += fill(ledger, 30)
-    Engine(store).freeze()
+    StoreInternals(store).freeze()
     texts += fill(ledger, 30)
     assert_in_order(ledger, texts)
 
@@ -226,7 +226,7 @@ def test_a_gap_is_reported_after_all_entries_before_it(where: str, gap: int) -> 
         if number != gap:
             store.add(Entry(1, number, -1, 9, text(number)))
     if where == "frozen":
-        Engine(store).freeze()
+        StoreInternals(store).freeze()
     elif where == "log":
         site.checkpoint(store)
     assert until_error(store.ledger(1)) == ([text(number) for number in range(gap)], NoSuchEntry)
@@ -262,7 +262,7 @@ def test_a_location_of_another_entry_is_reported_after_all_entries_before_it() -
     store = site.open()
     texts = fill(store.ledger(1), 40)
     site.checkpoint(store)
-    index = Engine(store).index
+    index = StoreInternals(store).index
     places = dict(index.locations(1, 0, 40))
     with index.change() as change:
         change.put(1, [20, 21], [places[21], places[20]])
@@ -281,7 +281,7 @@ def test_bytes_of_an_earlier_block_are_not_taken_for_a_truncated_log(
     store = site.after_kill()
     ledger = store.ledger(1)
     assert list(ledger.payloads()) == texts
-    Engine(store).use_logs(OpenEntryLogs(site.directory(LEDGERS).open, new_lock()))
+    StoreInternals(store).use_logs(OpenEntryLogs(site.directory(LEDGERS).open, new_lock()))
     middle = whole.index(texts[30])
     site.put(name, whole[:middle])
     assert until_error(ledger) == (texts[:30], EntryUnreadable)
@@ -291,8 +291,8 @@ def test_a_read_error_far_ahead_does_not_hide_readable_entries(
     in_logs: tuple[Site, Store, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, store, texts = in_logs
-    engine = Engine(store)
-    read, read_into = engine.call(Call.READ_LOG), engine.call(Call.READ_LOG_INTO)
+    engine = StoreInternals(store)
+    read, read_into = engine.call(EngineCall.READ_LOG), engine.call(EngineCall.READ_LOG_INTO)
     bad = engine.index.find(1, 60)
     assert bad is not None
     asked: list[int] = []
@@ -310,9 +310,9 @@ def test_a_read_error_far_ahead_does_not_hide_readable_entries(
         check(packed, len(buffer))
         return read_into(packed, buffer)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(*engine.at(Call.READ_LOG), bad_read)
-    monkeypatch.setattr(*engine.at(Call.READ_LOG_INTO), bad_read_into)
-    monkeypatch.setattr(*engine.at(Call.FIND_LOG), lambda _: None)
+    monkeypatch.setattr(*engine.at(EngineCall.READ_LOG), bad_read)
+    monkeypatch.setattr(*engine.at(EngineCall.READ_LOG_INTO), bad_read_into)
+    monkeypatch.setattr(*engine.at(EngineCall.FIND_LOG), lambda _: None)
     assert until_error(store.ledger(1)) == (texts[:60], EntryUnreadable)
     assert len(asked) < 100
 
@@ -322,8 +322,8 @@ def test_a_read_error_far_ahead_does_not_hide_readable_entries(
 
 def during_a_read(store: Store, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the call once, when the next block is read."""
-    place = Engine(store).at(Call.READ_LOG_INTO)
-    read_into = Engine(store).call(Call.READ_LOG_INTO)
+    place = StoreInternals(store).at(EngineCall.READ_LOG_INTO)
+    read_into = StoreInternals(store).call(EngineCall.READ_LOG_INTO)
 
     def then(packed: int, buffer: memoryview) -> int:
         monkeypatch.setattr(*place, read_into)
@@ -353,14 +353,14 @@ def test_an_entry_that_leaves_a_table_after_a_cache_look_up_is_not_read_in_an_ol
     site.checkpoint(store)
     texts[0] = text(0, 1)
     store.add(Entry(1, 0, -1, 9, texts[0]))
-    places = Engine(store).call(Call.CACHED_PLACES)
+    places = StoreInternals(store).call(EngineCall.CACHED_PLACES)
 
     def then_checkpoint(*asked: int) -> array[int]:
         found = places(*asked)
         site.checkpoint(store)
         return found  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(*Engine(store).at(Call.CACHED_PLACES), then_checkpoint)
+    monkeypatch.setattr(*StoreInternals(store).at(EngineCall.CACHED_PLACES), then_checkpoint)
     assert list(store.ledger(1).payloads()) == texts
 
 
@@ -417,7 +417,7 @@ def test_readers_of_two_ledgers_take_turns_and_do_not_disturb_each_other(
 
 def test_a_block_is_used_again_and_few_are_kept(in_logs: tuple[Site, Store, list[bytes]]) -> None:
     _, store, texts = in_logs
-    spares = Engine(store).spare_blocks
+    spares = StoreInternals(store).spare_blocks
     assert list(store.ledger(1).payloads()) == texts
     assert len(spares) == 1
     kept = spares[0]
@@ -434,7 +434,7 @@ def test_entries_in_tables_need_no_block() -> None:
     fill(store.ledger(1), 50)
     list(store.ledger(1).payloads())
     list(store.ledger(1).entries(3, 3))
-    assert Engine(store).spare_blocks == []
+    assert StoreInternals(store).spare_blocks == []
 
 
 @pytest.mark.sampled

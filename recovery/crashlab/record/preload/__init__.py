@@ -61,7 +61,7 @@ class Orders:
         return 2**31 - 1 if self.fails else self.at
 
 
-class _Orders(ctypes.Structure):
+class _SharedOrders(ctypes.Structure):
     _fields_ = (
         ("at", ctypes.c_long),
         ("action", ctypes.c_int),
@@ -119,9 +119,9 @@ def _home() -> Path:
 def arm(root: Path, tape: Path, marks: int, orders: Orders) -> None:
     """Begin to record in this process, which was started with the library preloaded."""
     function = ctypes.CDLL(None).crashlab_arm
-    function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_Orders)]
+    function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_SharedOrders)]
     function.restype = None
-    given = _Orders(orders.at, orders.action, orders.error, orders.last, orders.mask)
+    given = _SharedOrders(orders.at, orders.action, orders.error, orders.last, orders.mask)
     function(os.path.realpath(os.fsencode(root)), os.fsencode(tape), marks, ctypes.byref(given))
 
 

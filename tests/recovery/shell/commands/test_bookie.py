@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pytest
-from bookie_connection import BookieConnection, add_of
-from certificates import Authority, client_context
+from bookie_connection import RawBookieConnection, add_of
+from certificates import CertificateAuthority, client_context
 from shell_samples import run as run_command
 from zookeeper_servers import ANY_PORT, serving_in_a_thread
 
@@ -109,7 +109,7 @@ def refused(path: Path, metadata_port: int, root: str = "/ledgers", *more: str) 
 
 def ask(port: int, entry_id: int) -> Code:
     async def main() -> Code:
-        client = await BookieConnection.open(port)
+        client = await RawBookieConnection.open(port)
         added = await client.ask(add_of(7, entry_id, b"payload"), Protocol.V3)
         found = await client.ask(ReadEntry(7, 0), Protocol.V2)
         assert found.code is Code.OK
@@ -161,7 +161,7 @@ def test_a_read_only_bookie_is_registered_as_that_and_refuses_writers(
     tmp_path: Path, metadata_port: int
 ) -> None:
     async def add(port: int) -> Code:
-        client = await BookieConnection.open(port)
+        client = await RawBookieConnection.open(port)
         added = await client.ask(add_of(7, 0, b"payload"), Protocol.V3)
         await client.close()
         return added.code
@@ -184,7 +184,7 @@ def test_a_bookie_that_must_not_be_read_only_stops_when_its_disk_is_full(
 
 
 def test_a_bookie_and_a_command_reach_metadata_that_only_serve_tls(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "certificates")
+    authority = CertificateAuthority(tmp_path / "certificates")
     server, client = authority.certificate("server"), authority.certificate("client")
     required = ClientCertificates.REQUIRED
     files = TlsConfig(str(server.key), str(server.certificate), str(server.authority), required)
@@ -234,7 +234,7 @@ def test_a_bookie_whose_store_fails_answers_with_an_error_unregisters_and_ends(
 def test_a_bookie_runs_as_a_configuration_file_says_and_options_decide_against_it(
     tmp_path: Path, metadata_port: int
 ) -> None:
-    authority = Authority(tmp_path / "certificates")
+    authority = CertificateAuthority(tmp_path / "certificates")
     own, writer = authority.certificate("bookie"), authority.certificate("writer", "0:writers")
     conf = tmp_path / "bk_server.conf"
     lines = {
@@ -260,7 +260,7 @@ def test_a_bookie_runs_as_a_configuration_file_says_and_options_decide_against_i
     options = ["--conf", str(conf), "--metadata", uri, "--port", "0"]
 
     async def add_over_tls(port: int) -> Code:
-        client = await BookieConnection.open(port)
+        client = await RawBookieConnection.open(port)
         assert (await client.ask(add_of(7, 0, b"plain"), Protocol.V2)).code is Code.UNAUTHORIZED
         await client.start_tls(client_context(authority.file, writer))
         added = await client.ask(add_of(7, 0, b"payload"), Protocol.V2)
@@ -277,14 +277,14 @@ def test_a_bookie_runs_as_a_configuration_file_says_and_options_decide_against_i
 
 
 def test_options_ask_for_tls_and_roles(tmp_path: Path, metadata_port: int) -> None:
-    authority = Authority(tmp_path / "certificates")
+    authority = CertificateAuthority(tmp_path / "certificates")
     own, writer = authority.certificate("bookie"), authority.certificate("writer", "0:writers")
     options = ["--tls-certificate", str(own.certificate), "--tls-key", str(own.key)]
     options += ["--tls-client-ca", str(own.authority), "--tls-clients", "optional"]
     options += ["--require-tls", "--authorized-role", "admins", "--authorized-role", "writers"]
 
     async def ask_with(port: int, certificate: CertificateFiles | None) -> Code:
-        client = await BookieConnection.open(port)
+        client = await RawBookieConnection.open(port)
         await client.start_tls(client_context(authority.file, certificate))
         found = await client.ask(ReadEntry(7, 0), Protocol.V3)
         await client.close()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import pytest
-from bookie_connection import BookieConnection, add_of
+from bookie_connection import RawBookieConnection, add_of
 from shell_samples import rows, run, verdict
 from zookeeper_servers import serving_in_a_thread
 
@@ -123,7 +123,7 @@ def add_and_read(state: ClusterState) -> None:
 
 
 async def _ask(port: int) -> tuple[Code, Code]:
-    client = await BookieConnection.open(port)
+    client = await RawBookieConnection.open(port)
     added = await client.ask(add_of(7, 0, b"payload"), Protocol.V3)
     found = await client.ask(ReadEntry(7, 0), Protocol.V3)
     await client.close()

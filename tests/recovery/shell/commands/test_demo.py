@@ -15,7 +15,7 @@ from shell_samples import rows, run, verdict
 
 from recovery.demo import audit
 from recovery.demo.workload import Workload
-from recovery.demo.writer_process import Acknowledged, WriterDied, WriterProcess
+from recovery.demo.writer_process import AcknowledgedCounts, WriterDied, WriterProcess
 from recovery.opening.open_store import open_store
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def test_in_a_damaged_block_only_the_damaged_entry_is_lost(tmp_path: Path) -> No
 
 
 def test_an_acknowledgement_counts_when_its_line_is_whole() -> None:
-    acknowledged = Acknowledged(range(1, 3))
+    acknowledged = AcknowledgedCounts(range(1, 3))
     acknowledged.feed(b"1 0 64\n2 0 1\n1 64 1")
     assert acknowledged.ends == {1: 64, 2: 1}
     acknowledged.feed(b"28\n")

@@ -14,7 +14,7 @@ import fixtures
 import pytest
 from shell_samples import rows, run, verdict
 from stepped_store import LEDGERS, SMALL
-from store_internals import Engine
+from store_internals import StoreInternals
 
 from recovery import open_store
 from recovery.directory.audit_links import make_links
@@ -83,7 +83,7 @@ def test_logs_that_are_kept_for_different_reasons_are_each_named_beside_a_live_s
     flip(path / LEDGERS / "0.log", 4096 + 3 * RECORD + 500)
     workers = SteppedWorkers()
     store = opened_by_hand(path, workers)
-    engine = Engine(store)
+    engine = StoreInternals(store)
 
     def checkpoint() -> None:
         engine.request_checkpoint()

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from certificates import Authority
+from certificates import CertificateAuthority
 from shell_samples import rows, run, verdict
 from zookeeper_client import ConnectionCut, RawClient, open_client, session
 
@@ -146,8 +146,8 @@ def test_a_missing_certificate_is_named(tmp_path: Path) -> None:
 
 
 def test_a_key_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path) -> None:
-    files = Authority(tmp_path).certificate("server")
-    other = Authority(tmp_path / "other").certificate("other")
+    files = CertificateAuthority(tmp_path).certificate("server")
+    other = CertificateAuthority(tmp_path / "other").certificate("other")
     for key, reason in (
         ((), f"{files.certificate}: a key in PEM is missing"),
         (("--tls-key", other.key), f"{other.key} and {files.certificate}: the key is not that of"),

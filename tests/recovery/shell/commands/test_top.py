@@ -14,7 +14,7 @@ from rich.console import Console
 from shell_samples import rows, run, verdict
 from zookeeper_servers import serving_in_a_thread
 
-from recovery.shell.commands.top import LOOK_AGAIN_S, Watch, table_of
+from recovery.shell.commands.top import LOOK_AGAIN_S, BookieWatch, table_of
 from recovery.shell.listing.bookies import (
     NO_HTTP,
     BookieTarget,
@@ -110,7 +110,7 @@ def test_a_watch_looks_for_new_bookies_after_some_time_and_tells_what_is_wrong_w
             return text(int(100 * now))
         raise ConnectionRefusedError("nothing listens")
 
-    watch = Watch(lambda: found.pop(0), fetch, lambda: now)
+    watch = BookieWatch(lambda: found.pop(0), fetch, lambda: now)
     assert [row["problem"] for row in watch.rows()] == [None, NO_HTTP]
     now = LOOK_AGAIN_S - 1
     first, second = watch.rows()

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from bad_peers import Writer, ask_without_reading, bookie_process, connect_with_tls, crowd
+from bad_peers import OneByOneWriter, ask_without_reading, bookie_process, connect_with_tls, crowd
 from bookie_connection import add_of
-from certificates import Authority, client_context
+from certificates import CertificateAuthority, client_context
 
 from storage.cluster.wire import v2
 
@@ -31,9 +31,9 @@ def bookie(tmp_path: Path) -> Iterator[BookieProcess]:
 
 
 @pytest.fixture
-def writer(bookie: BookieProcess) -> Iterator[Writer]:
+def writer(bookie: BookieProcess) -> Iterator[OneByOneWriter]:
     """Another client, which is to be served."""
-    writer = Writer(bookie, 1)
+    writer = OneByOneWriter(bookie, 1)
     for _ in range(WARM_UP):
         writer.add()
     yield writer
@@ -41,7 +41,7 @@ def writer(bookie: BookieProcess) -> Iterator[Writer]:
 
 
 def test_ten_thousand_connections_that_are_idle_or_have_sent_half_a_header(
-    bookie: BookieProcess, writer: Writer
+    bookie: BookieProcess, writer: OneByOneWriter
 ) -> None:
     before = bookie.memory
     with crowd(bookie, 10_000) as idle:
@@ -52,7 +52,7 @@ def test_ten_thousand_connections_that_are_idle_or_have_sent_half_a_header(
 
 
 def test_a_thousand_peers_that_send_a_large_request_byte_by_byte(
-    bookie: BookieProcess, writer: Writer
+    bookie: BookieProcess, writer: OneByOneWriter
 ) -> None:
     before = bookie.memory
     frame = v2.encode_request(add_of(7, 0, bytes(100_000)))
@@ -64,9 +64,9 @@ def test_a_thousand_peers_that_send_a_large_request_byte_by_byte(
 
 
 def test_ten_thousand_reads_of_a_megabyte_by_a_peer_that_reads_no_answer(
-    bookie: BookieProcess, writer: Writer
+    bookie: BookieProcess, writer: OneByOneWriter
 ) -> None:
-    large = Writer(bookie, 2)
+    large = OneByOneWriter(bookie, 2)
     large.add(bytes(1 << 20))
     large.close()
     for place in ("memory", "disk"):
@@ -81,7 +81,7 @@ def test_ten_thousand_reads_of_a_megabyte_by_a_peer_that_reads_no_answer(
 
 
 def test_an_idle_connection_with_tls_takes_less_than_a_hundred_kilobytes(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "certificates")
+    authority = CertificateAuthority(tmp_path / "certificates")
     context = client_context(authority.file)
     with bookie_process(tmp_path / "store", authority.certificate("bookie")) as bookie, ExitStack() as held:
         for _ in range(20):

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from bookie_connection import BookieConnection, running_bookie
+from bookie_connection import RawBookieConnection, running_bookie
 from fixtures import FIXTURES
 
 from storage.cluster.wire import frames, v2, v3
@@ -55,15 +55,15 @@ class Replay:
         self._path = path
         self._stack = stack
         self._ports: dict[str, int] = {}
-        self._connections: dict[str, BookieConnection] = {}
+        self._connections: dict[str, RawBookieConnection] = {}
         self._answers: dict[str, list[bytes]] = {}
 
-    async def connection(self, bookie: str, name: str) -> BookieConnection:
+    async def connection(self, bookie: str, name: str) -> RawBookieConnection:
         if bookie not in self._ports:
             running = running_bookie(self._path / bookie)
             _, _, self._ports[bookie] = await self._stack.enter_async_context(running)
         if name not in self._connections:
-            self._connections[name] = await BookieConnection.open(self._ports[bookie])
+            self._connections[name] = await RawBookieConnection.open(self._ports[bookie])
             self._stack.push_async_callback(self._connections[name].close)
         return self._connections[name]
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from bookie_connection import KEY, BookieConnection, add_of, running_bookie
+from bookie_connection import KEY, RawBookieConnection, add_of, running_bookie
 from cluster_loops import run
 
 from storage.cluster.bookie.first_add import EndedLedger, check_first_add
@@ -87,7 +87,7 @@ def test_a_bookie_that_was_slower_than_the_close_stores_its_copy_and_nothing_aft
 
     async def main() -> None:
         async with running_bookie(tmp_path / "store", check_first=closed_at_2) as (store, _, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             for entry_id in (0, 1, 3):
                 client.send(add_of(7, entry_id, b"x"), protocol)
             codes = [(await client.answer()).code for _ in range(3)]
@@ -115,7 +115,7 @@ def test_a_copy_that_a_repair_brings_back_is_fenced_before_it_has_entries(
 
     async def main() -> None:
         async with running_bookie(tmp_path / "store", check_first=closed_elsewhere) as (store, _, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             for entry_id in (0, 1):
                 client.send(add_of(7, entry_id, b"x", options=RECOVERY), protocol)
             assert {(await client.answer()).code for _ in range(2)} == {Code.OK}
@@ -139,7 +139,7 @@ def test_a_recovery_add_that_comes_during_the_check_of_a_writer_is_checked_itsel
 
     async def main() -> None:
         async with running_bookie(tmp_path / "store", check_first=lagging) as (_, _, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             client.send(add_of(7, 0, b"x"), Protocol.V3)
             client.send(add_of(7, 1, b"x", options=RECOVERY), Protocol.V3)
             while not asked:
@@ -204,7 +204,7 @@ def test_a_refused_first_add_is_not_stored_and_a_recovery_passes(tmp_path: Path)
 
     async def main() -> None:
         async with running_bookie(tmp_path / "store", check_first=refuse) as (_, _, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             for entry_id in range(3):
                 client.send(add_of(7, entry_id, b"x"), Protocol.V3)
             assert {(await client.answer()).code for _ in range(3)} == {Code.FENCED}
@@ -230,7 +230,7 @@ def test_a_ledger_is_checked_once_for_many_first_adds(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running_bookie(tmp_path / "store", check_first=allow) as (_, _, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             for entry_id in range(50):
                 client.send(add_of(7, entry_id, b"x"), Protocol.V2)
             assert {(await client.answer()).code for _ in range(50)} == {Code.OK}
@@ -250,7 +250,7 @@ def test_a_check_that_fails_unexpectedly_leaves_no_add_unanswered(tmp_path: Path
 
     async def main() -> None:
         async with running_bookie(tmp_path / "store", check_first=fail_once) as (_, _, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             assert (await client.ask(add_of(7, 0, b"x"), Protocol.V3)).code is Code.IO_ERROR
             assert (await client.ask(add_of(7, 0, b"x"), Protocol.V3)).code is Code.OK
             await client.close()
@@ -264,7 +264,7 @@ def test_without_metadata_a_first_add_is_neither_taken_nor_fenced(tmp_path: Path
 
     async def main() -> None:
         async with running_bookie(tmp_path / "store", check_first=fail) as (store, _, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             assert (await client.ask(add_of(7, 0, b"x"), Protocol.V3)).code is Code.IO_ERROR
             assert not store.ledger(7, password=b"secret").is_fenced
             repaired = await client.ask(add_of(7, 0, b"x", KEY, RECOVERY), Protocol.V3)

@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from bookie_connection import KEY, BookieConnection, add_of, running_bookie
+from bookie_connection import KEY, RawBookieConnection, add_of, running_bookie
 from cluster_loops import run, run_with_server
 
 from storage.cluster.bookie.deleted_ledgers import FEW, PassRefusal
@@ -382,7 +382,7 @@ def test_a_bookie_that_never_looks_deletes_nothing() -> None:
 def test_the_server_tells_once_which_ledgers_got_a_recovery_add(tmp_path: Path) -> None:
     async def main() -> None:
         async with running_bookie(tmp_path / "store") as (_, server, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             for ledger_id, options in ((1, AddOptions()), (2, RECOVERY), (3, AddOptions()), (2, RECOVERY)):
                 added = await client.ask(add_of(ledger_id, 0, b"x", options=options), Protocol.V3)
                 assert added.code is Code.OK
@@ -399,7 +399,7 @@ def test_an_add_that_comes_while_adds_are_held_is_stored_after_the_deletion(
 ) -> None:
     async def main() -> None:
         async with running_bookie(tmp_path / "store") as (store, server, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             await client.ask(add_of(1, 0, b"old"), Protocol.V3)
             with server.adds.held(ledger_id) as are_held:
                 assert are_held
@@ -426,7 +426,7 @@ def test_a_writer_that_comes_after_its_copy_was_deleted_is_checked_anew(tmp_path
 
     async def main() -> None:
         async with running_bookie(tmp_path / "store", check_first=check_first) as (store, server, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             assert (await client.ask(add_of(1, 0, b"old"), Protocol.V3)).code is Code.OK
             fence = ReadEntry(1, LAST_ENTRY, KEY, fences=True)
             assert (await client.ask(fence, Protocol.V3)).code is Code.OK

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from bookie_connection import BookieConnection, add_of, entry_bytes, running_bookie
+from bookie_connection import RawBookieConnection, add_of, entry_bytes, running_bookie
 
 from storage.cluster.bookie.unanswered_adds import UnansweredAdds
 from storage.cluster.wire.codes import Code
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from storage.entry.credentials import Purpose
 
-    Steps = Callable[[BookieConnection, BookieConnection, asyncio.Event], Awaitable[None]]
+    Steps = Callable[[RawBookieConnection, RawBookieConnection, asyncio.Event], Awaitable[None]]
 
 V2, V3 = Protocol.V2, Protocol.V3
 
@@ -33,7 +33,7 @@ def with_held_adds(path: Path, steps: Steps) -> None:
 
     async def run() -> None:
         async with running_bookie(path, check_first=check_first) as (_, _, port):
-            client, other = [await BookieConnection.open(port) for _ in range(2)]
+            client, other = [await RawBookieConnection.open(port) for _ in range(2)]
             await steps(client, other, allowed)
             await client.close()
             await other.close()
@@ -45,7 +45,7 @@ def with_held_adds(path: Path, steps: Steps) -> None:
 def test_a_read_after_an_add_of_its_entry_is_answered_with_the_entry(
     tmp_path: Path, protocol: Protocol
 ) -> None:
-    async def steps(client: BookieConnection, other: BookieConnection, allowed: asyncio.Event) -> None:
+    async def steps(client: RawBookieConnection, other: RawBookieConnection, allowed: asyncio.Event) -> None:
         for entry_id in range(3):
             client.send(add_of(7, entry_id, b"x"), protocol)
         for entry_id in (0, 1, 2, 2, 5):  # a run, one by itself, and one that is not added
@@ -65,7 +65,7 @@ def test_a_read_after_an_add_of_its_entry_is_answered_with_the_entry(
 
 
 def test_a_batch_read_after_an_add_is_answered_with_the_entry(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, _: BookieConnection, allowed: asyncio.Event) -> None:
+    async def steps(client: RawBookieConnection, _: RawBookieConnection, allowed: asyncio.Event) -> None:
         client.send(add_of(7, 0, b"x"), V2)
         client.send(BatchRead(7, 0, 1, 10, 1 << 20), V2)
         assert (await client.ask(ReadEntry(8, 0), V2)).code is Code.NO_LEDGER
@@ -77,7 +77,7 @@ def test_a_batch_read_after_an_add_is_answered_with_the_entry(tmp_path: Path) ->
 
 
 def test_a_client_that_is_gone_gets_no_read_after_its_adds(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, other: BookieConnection, allowed: asyncio.Event) -> None:
+    async def steps(client: RawBookieConnection, other: RawBookieConnection, allowed: asyncio.Event) -> None:
         client.send(add_of(7, 0, b"x"), V3)
         client.send(ReadEntry(7, 0), V3)
         assert (await client.ask(ReadEntry(8, 0), V3)).code is Code.NO_LEDGER

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from bookie_connection import KEY, BookieConnection, add_of, entry_bytes, running_bookie
+from bookie_connection import KEY, RawBookieConnection, add_of, entry_bytes, running_bookie
 
 from storage.cluster.bookie.connection import ConnectionLimits, ConnectionState
 from storage.cluster.bookie.server import BookieConnection as ServedConnection
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from storage.cluster.wire.messages import AnswerTo
     from storage.entry.credentials import Purpose
 
-    Steps = Callable[[BookieConnection, AsyncStore], Awaitable[None]]
+    Steps = Callable[[RawBookieConnection, AsyncStore], Awaitable[None]]
 
 V2, V3 = Protocol.V2, Protocol.V3
 both = pytest.mark.parametrize("protocol", [V2, V3])
@@ -66,7 +66,7 @@ def with_bookie(path: Path, steps: Steps, limits: ServerLimits | None = None) ->
 
     async def run() -> None:
         async with running_bookie(path, limits) as (store, _, port):
-            connection = await BookieConnection.open(port)
+            connection = await RawBookieConnection.open(port)
             await steps(connection, store)
             await connection.close()
 
@@ -75,7 +75,7 @@ def with_bookie(path: Path, steps: Steps, limits: ServerLimits | None = None) ->
 
 @both
 def test_an_add_is_answered_when_it_is_durable_and_can_be_read(tmp_path: Path, protocol: Protocol) -> None:
-    async def steps(client: BookieConnection, store: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, store: AsyncStore) -> None:
         for entry_id in range(3):
             added = await client.ask(add_of(7, entry_id, b"payload", lac=entry_id - 1), protocol)
             assert (added.operation, added.code) == (OperationCode.ADD_ENTRY, Code.OK)
@@ -102,7 +102,7 @@ def test_an_add_that_comes_alone_is_answered_by_one_flush(
             flushes.append(self)
             super().flush()
 
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         await client.ask(add_of(7, 0, b"payload"), protocol)
         flushes.clear()
         await client.ask(add_of(7, 1, b"payload"), protocol)
@@ -115,7 +115,7 @@ def test_an_add_that_comes_alone_is_answered_by_one_flush(
 
 @both
 def test_many_adds_in_flight_share_syncs_and_each_has_one_answer(tmp_path: Path, protocol: Protocol) -> None:
-    async def steps(client: BookieConnection, store: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, store: AsyncStore) -> None:
         await client.ask(add_of(7, 0, b"first"), protocol)
         before = (await store.stats()).groups
         numbers = [client.send(add_of(7, entry_id, b"more"), protocol) for entry_id in range(1, 301)]
@@ -136,7 +136,7 @@ def test_22_entries_whose_ids_the_writer_has_chosen_come_in_any_order_and_twice(
 ) -> None:
     """Clients of the Java library may choose ids themselves; they refuse a second entry with one id."""
 
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         order = [4, 0, 2, 4, 1, 0]
         for entry_id in order:
             client.send(add_of(7, entry_id, b"%d" % entry_id), protocol)
@@ -155,7 +155,7 @@ def test_22_entries_whose_ids_the_writer_has_chosen_come_in_any_order_and_twice(
 
 @both
 def test_an_entry_is_read_from_the_disk_after_a_checkpoint(tmp_path: Path, protocol: Protocol) -> None:
-    async def steps(client: BookieConnection, store: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, store: AsyncStore) -> None:
         for entry_id in range(100):
             client.send(add_of(7, entry_id, b"%d" % entry_id), protocol)
         for _ in range(100):
@@ -172,7 +172,7 @@ def test_an_entry_is_read_from_the_disk_after_a_checkpoint(tmp_path: Path, proto
 
 @both
 def test_missing_entries_and_ledgers_have_their_codes(tmp_path: Path, protocol: Protocol) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         assert (await client.ask(ReadEntry(8, 0), protocol)).code is Code.NO_LEDGER
         assert (await client.ask(ReadEntry(8, -1), protocol)).code is Code.NO_LEDGER
         await client.ask(add_of(8, 5, b"five"), protocol)
@@ -185,7 +185,7 @@ def test_missing_entries_and_ledgers_have_their_codes(tmp_path: Path, protocol: 
 def test_a_fence_is_durable_returns_the_last_entry_and_refuses_the_writer(
     tmp_path: Path, protocol: Protocol
 ) -> None:
-    async def fence(client: BookieConnection, _: AsyncStore) -> None:
+    async def fence(client: RawBookieConnection, _: AsyncStore) -> None:
         await client.ask(add_of(7, 0, b"zero"), protocol)
         fenced = await client.ask(ReadEntry(7, -1, KEY, fences=True), protocol)
         assert fenced.answer == FoundEntry(entry_bytes(7, 0, b"zero"), -1)
@@ -197,7 +197,7 @@ def test_a_fence_is_durable_returns_the_last_entry_and_refuses_the_writer(
         assert read.answer.entry == entry_bytes(7, 1, b"one")
         assert (await client.ask(ReadEntry(9, -1, KEY, fences=True), protocol)).code is Code.NO_ENTRY
 
-    async def afterwards(client: BookieConnection, _: AsyncStore) -> None:
+    async def afterwards(client: RawBookieConnection, _: AsyncStore) -> None:
         assert (await client.ask(add_of(7, 2, b"two"), protocol)).code is Code.FENCED
         assert (await client.ask(add_of(9, 0, b"zero"), protocol)).code is Code.FENCED
 
@@ -207,7 +207,7 @@ def test_a_fence_is_durable_returns_the_last_entry_and_refuses_the_writer(
 
 @both
 def test_another_key_is_unauthorized(tmp_path: Path, protocol: Protocol) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         await client.ask(add_of(7, 0, b"zero"), protocol)
         refused = await client.ask(add_of(7, 1, b"one", OTHER_KEY), protocol)
         assert (refused.code, refused.answer) == (Code.UNAUTHORIZED, CodeAnswer(Code.UNAUTHORIZED))
@@ -218,7 +218,7 @@ def test_another_key_is_unauthorized(tmp_path: Path, protocol: Protocol) -> None
 
 
 def test_a_fence_without_a_key_is_unauthorized(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, store: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, store: AsyncStore) -> None:
         await client.ask(add_of(7, 0, b"zero"), V3)
         assert (await client.ask(ReadEntry(7, -1, None, fences=True), V3)).code is Code.UNAUTHORIZED
         assert not store.blocking.bookie.is_fenced(7)
@@ -228,7 +228,7 @@ def test_a_fence_without_a_key_is_unauthorized(tmp_path: Path) -> None:
 
 @both
 def test_a_damaged_entry_and_one_with_other_ids_are_refused(tmp_path: Path, protocol: Protocol) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         await client.ask(add_of(7, 0, b"zero"), protocol)
         good = add_of(7, 1, b"one")
         damaged = good._replace(entry=good.entry[:-1] + b"?")
@@ -250,7 +250,7 @@ def test_adds_and_reads_in_runs_have_an_answer_each_from_memory_and_disk(
         entry = entry_bytes(7, entry_id, payload, entry_id - 1, (entry_id + 1) * 12)
         return add_of(7, entry_id, b"")._replace(entry=entry)
 
-    async def steps(client: BookieConnection, store: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, store: AsyncStore) -> None:
         await client.ask(add(0), protocol)
         damaged = add(150)._replace(entry=add(150).entry[:-1] + b"?")
         for one in [*map(add, range(1, 150)), damaged, *map(add, range(151, 300))]:
@@ -277,7 +277,7 @@ def test_adds_and_reads_in_runs_have_an_answer_each_from_memory_and_disk(
 def test_a_key_of_another_size_is_a_key_and_not_the_same(tmp_path: Path) -> None:
     """As for a Java bookie. Version 2 has no room for such a key."""
 
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         assert (await client.ask(add_of(7, 0, b"zero", KEY[:19]), V3)).code is Code.OK
         assert (await client.ask(add_of(7, 1, b"one", KEY), V3)).code is Code.UNAUTHORIZED
         assert (await client.ask(add_of(8, 0, b"zero", KEY), V3)).code is Code.OK
@@ -290,7 +290,7 @@ def test_a_key_of_another_size_is_a_key_and_not_the_same(tmp_path: Path) -> None
 
 
 def test_a_batch_read_returns_entries_up_to_its_limits_or_a_gap(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         for entry_id in (0, 1, 2, 3, 5):
             await client.ask(add_of(7, entry_id, bytes(1000)), V2)
         entries = {entry_id: entry_bytes(7, entry_id, bytes(1000)) for entry_id in (0, 1, 2, 3, 5)}
@@ -314,7 +314,7 @@ def test_a_batch_read_returns_entries_up_to_its_limits_or_a_gap(tmp_path: Path) 
 def test_the_frame_of_a_batch_is_never_larger_than_the_client_takes(tmp_path: Path) -> None:
     limits = ServerLimits(ConnectionLimits(frame_size_max=5000), batch_size_max=20_000)
 
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         for entry_id in range(10):
             await client.ask(add_of(7, entry_id, bytes(1000)), V2)
 
@@ -337,7 +337,7 @@ def lac_packet(ledger_id: int, lac: int) -> bytes:
 
 
 def test_an_explicit_last_add_confirmed_is_stored_and_read(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         assert (await client.ask(ReadLac(7), V3)).code is Code.NO_LEDGER
         await client.ask(add_of(7, 0, b"zero"), V3)
         packet = lac_packet(7, 0)
@@ -354,7 +354,7 @@ def test_an_explicit_last_add_confirmed_is_stored_and_read(tmp_path: Path) -> No
 
 
 def test_a_long_poll_is_answered_when_more_is_confirmed_and_when_its_time_is_over(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, store: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, store: AsyncStore) -> None:
         await client.ask(add_of(7, 0, b"zero"), V3)
         await client.ask(add_of(7, 1, b"one", lac=0), V3)
         at_once = await client.ask(LongPoll(7, -1, -1, 60_000, wants_entry=True), V3)
@@ -381,7 +381,7 @@ def test_a_long_poll_is_answered_when_more_is_confirmed_and_when_its_time_is_ove
 
 
 def test_many_waiting_long_polls_hold_up_no_request_after_them(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         await client.ask(add_of(7, 0, b"zero"), V3)
         polls = {client.send(LongPoll(7, -1, -1, 60_000, wants_entry=True), V3) for _ in range(200)}
         added = client.send(add_of(7, 1, b"one"), V3)
@@ -399,7 +399,7 @@ def test_many_waiting_long_polls_hold_up_no_request_after_them(tmp_path: Path) -
 def test_a_long_poll_above_the_limit_is_answered_as_if_its_time_were_over(tmp_path: Path) -> None:
     async def run() -> None:
         async with running_bookie(tmp_path / "store", ServerLimits(polls_max=1)) as (_, _, port):
-            first, client = await BookieConnection.open(port), await BookieConnection.open(port)
+            first, client = await RawBookieConnection.open(port), await RawBookieConnection.open(port)
             await client.ask(add_of(7, 0, b"zero"), V3)
             waiting = LongPoll(7, -1, -1, 60_000, wants_entry=True)
             first.send(waiting, V3)
@@ -414,7 +414,7 @@ def test_a_long_poll_above_the_limit_is_answered_as_if_its_time_were_over(tmp_pa
 
 
 def test_lists_of_entries_forced_ledgers_and_disk_space_are_answered(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         deferred = AddOptions(is_deferred=True)
         for entry_id in (0, 1, 2, 7):
             added = await client.ask(add_of(7, entry_id, b"x", options=deferred), V3)
@@ -438,7 +438,7 @@ def test_lists_of_entries_forced_ledgers_and_disk_space_are_answered(tmp_path: P
 
 @both
 def test_a_client_that_authenticates_without_need_is_told_so(tmp_path: Path, protocol: Protocol) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         answer = await client.ask(Authenticate("org.example.Plugin", b"hello"), protocol)
         assert answer.answer == Authenticate("AuthDisabledPlugin", b"")
         assert (await client.ask(add_of(7, 0, b"zero"), protocol)).code is Code.OK
@@ -447,7 +447,7 @@ def test_a_client_that_authenticates_without_need_is_told_so(tmp_path: Path, pro
 
 
 def test_an_unknown_operation_is_a_bad_request_in_version_3_and_a_close_in_version_2(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         body = b"\x0a\x06\x08\x03\x10\x63\x18\x09"  # operation 99
         client.writer.write(LENGTH.pack(len(body)) + body)
         raw = await client.body()
@@ -477,7 +477,7 @@ def test_an_unknown_operation_is_a_bad_request_in_version_3_and_a_close_in_versi
 def test_bytes_that_are_no_request_close_the_connection_after_the_answers_before_them(
     tmp_path: Path, raw: bytes
 ) -> None:
-    async def steps(client: BookieConnection, store: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, store: AsyncStore) -> None:
         await store.ledger(7, password=b"secret").append(b"known")
         client.writer.write(v2.encode_request(ReadEntry(7, 0)) + raw)
         assert (await client.answer()).code is Code.OK
@@ -488,7 +488,7 @@ def test_bytes_that_are_no_request_close_the_connection_after_the_answers_before
 
 
 def test_a_request_that_arrives_byte_by_byte_is_answered(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         for byte in v3.encode_request(add_of(7, 0, b"slow"), 1):
             client.writer.write(bytes((byte,)))
             await client.writer.drain()
@@ -515,9 +515,9 @@ def test_beginnings_of_requests_that_take_too_much_memory_close_their_connection
     async def run() -> None:
         async with running_bookie(tmp_path / "store", limits) as (_, _, port):
             for _ in range(2):  # the second one finds the memory free again
-                slow = await BookieConnection.open(port)
+                slow = await RawBookieConnection.open(port)
                 slow.writer.write(v2.encode_request(add_of(7, 0, bytes(4000)))[:900])
-                other = await BookieConnection.open(port)
+                other = await RawBookieConnection.open(port)
                 assert (await other.ask(ReadEntry(7, 0), V2)).code is Code.NO_LEDGER
                 other.writer.write(v2.encode_request(add_of(7, 0, bytes(4000)))[:900])
                 assert await codes_until_closed(other) == []
@@ -532,7 +532,7 @@ def test_a_connection_with_too_many_unanswered_requests_is_not_read_until_some_a
 ) -> None:
     limits = ServerLimits(ConnectionLimits(unanswered_max=4096))
 
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         for entry_id in range(200):
             client.send(add_of(7, entry_id, bytes(1000)), V2)
         answers = [await client.answer() for _ in range(200)]
@@ -554,7 +554,7 @@ def test_a_connection_is_read_again_as_soon_as_the_bookie_has_room_and_not_only_
             return Code.OK
 
         async with running_bookie(tmp_path / "store", limits, check_first) as (_, _, port):
-            busy, idle = await BookieConnection.open(port), await BookieConnection.open(port)
+            busy, idle = await RawBookieConnection.open(port), await RawBookieConnection.open(port)
             assert (await idle.ask(ReadEntry(3, 0), V2)).code is Code.NO_LEDGER
             busy.send(add_of(1, 0, bytes(60_000)), V2)
             busy.send(add_of(2, 0, bytes(50_000)), V2)
@@ -583,7 +583,7 @@ def test_all_connections_that_wait_for_room_are_read_again_by_one_answer(tmp_pat
             return Code.OK
 
         async with running_bookie(tmp_path / "store", limits, check_first) as (_, _, port):
-            busy, *idle = [await BookieConnection.open(port) for _ in range(4)]
+            busy, *idle = [await RawBookieConnection.open(port) for _ in range(4)]
             busy.send(add_of(1, 0, bytes(110_000)), V2)
             for client in idle:
                 assert (await client.ask(ReadEntry(3, 0), V2)).code is Code.NO_LEDGER
@@ -598,7 +598,7 @@ def test_all_connections_that_wait_for_room_are_read_again_by_one_answer(tmp_pat
 
 
 def test_the_system_asks_silent_peers_whether_they_are_still_there(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         await client.ask(ReadEntry(7, 0), V2)
         here = client.writer.get_extra_info("sockname")
         kept_alive = []
@@ -611,7 +611,7 @@ def test_the_system_asks_silent_peers_whether_they_are_still_there(tmp_path: Pat
     with_bookie(tmp_path / "store", steps)
 
 
-async def ask_without_reading(client: BookieConnection) -> None:
+async def ask_without_reading(client: RawBookieConnection) -> None:
     """Send reads until the peer has closed the connection; no answer is read."""
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
     try:
@@ -623,7 +623,7 @@ async def ask_without_reading(client: BookieConnection) -> None:
         return
 
 
-async def codes_until_closed(client: BookieConnection) -> list[Code]:
+async def codes_until_closed(client: RawBookieConnection) -> list[Code]:
     codes: list[Code] = []
     try:
         while True:
@@ -637,7 +637,7 @@ def test_a_peer_that_takes_no_answers_is_closed_and_others_are_served(tmp_path: 
 
     async def run() -> None:
         async with running_bookie(tmp_path / "store", limits) as (_, _, port):
-            greedy, other = await BookieConnection.open(port), await BookieConnection.open(port)
+            greedy, other = await RawBookieConnection.open(port), await RawBookieConnection.open(port)
             await other.ask(add_of(7, 0, bytes(1 << 18)), V2)
             closed = asyncio.create_task(ask_without_reading(greedy))
             while not closed.done():
@@ -653,7 +653,7 @@ def test_a_peer_that_takes_no_answers_is_closed_and_others_are_served(tmp_path: 
 def test_large_answers_from_the_disk_come_a_few_at_a_time_and_all_in_the_end(
     tmp_path: Path, protocol: Protocol
 ) -> None:
-    async def steps(client: BookieConnection, store: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, store: AsyncStore) -> None:
         for entry_id in range(12):
             await client.ask(add_of(7, entry_id, bytes((entry_id,)) * 1_000_000), protocol)
         await store.checkpoint()
@@ -671,7 +671,7 @@ def test_answers_that_clients_do_not_take_are_bounded_for_all_of_them_together(t
 
     async def run() -> None:
         async with running_bookie(tmp_path / "store", limits) as (store, _, port):
-            greedy, other = await BookieConnection.open(port), await BookieConnection.open(port)
+            greedy, other = await RawBookieConnection.open(port), await RawBookieConnection.open(port)
             for entry_id in range(4):
                 await other.ask(add_of(7, entry_id, bytes(1_000_000)), V2)
             await store.checkpoint()
@@ -695,7 +695,7 @@ def test_connections_that_are_lost_with_requests_under_way_leave_nothing_counted
     async def run() -> None:
         async with running_bookie(tmp_path / "store", limits) as (_, _, port):
             for number in range(8):
-                lost = await BookieConnection.open(port)
+                lost = await RawBookieConnection.open(port)
                 await lost.ask(add_of(7, number, b"one"), V3)
                 for _ in range(100):
                     lost.send(waiting, V3)
@@ -703,7 +703,7 @@ def test_connections_that_are_lost_with_requests_under_way_leave_nothing_counted
                 for entry_id in range(5):
                     lost.send(add_of(7, 100 + entry_id, b"lost"), V3)
                 lost.writer.transport.abort()
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             for entry_id in range(100):
                 client.send(add_of(8, entry_id, bytes(1000)), V2)
             assert {(await client.answer()).code for _ in range(100)} == {Code.OK}
@@ -719,7 +719,7 @@ def test_connections_that_are_lost_with_requests_under_way_leave_nothing_counted
 def test_a_stopping_bookie_ends_the_waits_of_long_polls_with_their_answer(tmp_path: Path) -> None:
     async def run() -> None:
         async with running_bookie(tmp_path / "store") as (_, server, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             await client.ask(add_of(7, 0, b"zero"), V3)
             client.send(LongPoll(7, -1, -1, 60_000, wants_entry=True), V3)
             await client.ask(add_of(7, 1, b"one"), V3)
@@ -736,12 +736,12 @@ def test_a_stopping_bookie_waits_until_a_slow_peer_has_its_answer(tmp_path: Path
 
     async def run() -> None:
         async with running_bookie(tmp_path / "store") as (_, server, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             await client.ask(add_of(7, 0, bytes(size)), V3)
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
             for _ in range(4):
                 client.send(ReadEntry(7, 0), V3)
-            other = await BookieConnection.open(port)
+            other = await RawBookieConnection.open(port)
             await other.ask(add_of(8, 0, b"later"), V3)  # by then the reads have arrived
             await other.close()
             stopped = asyncio.create_task(server.stop(patience_s=60.0))
@@ -759,7 +759,7 @@ def test_a_stopping_bookie_waits_until_a_slow_peer_has_its_answer(tmp_path: Path
 def test_a_stopping_bookie_answers_what_it_has_taken(tmp_path: Path) -> None:
     async def run() -> None:
         async with running_bookie(tmp_path / "store") as (_, server, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             await client.ask(add_of(7, 0, b"zero"), V3)
             numbers = [client.send(add_of(7, entry_id, b"more"), V3) for entry_id in range(1, 50)]
             assert (await client.answer()).code is Code.OK

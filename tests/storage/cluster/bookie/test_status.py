@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, cast
 
-from bookie_connection import BookieConnection, add_of, running_bookie
+from bookie_connection import RawBookieConnection, add_of, running_bookie
 from prometheus_client.parser import text_string_to_metric_families
 
 from storage.cluster.bookie.metrics import BOOKIE_METRICS
@@ -63,7 +63,7 @@ def values(answer: HttpAnswer) -> dict[str, float]:
 
 def test_the_metrics_follow_the_requests_of_clients(tmp_path: Path) -> None:
     async def steps(status: BookieStatus, _: LittleMembership, port: int, __: AsyncStore) -> None:
-        client = await BookieConnection.open(port)
+        client = await RawBookieConnection.open(port)
         for entry_id in range(3):
             await client.ask(add_of(7, entry_id, b"payload"), Protocol.V3)
         await client.ask(ReadEntry(7, 0), Protocol.V3)
@@ -164,7 +164,7 @@ def test_a_java_bookie_s_paths_answer_as_it_does(tmp_path: Path) -> None:
 def test_an_operator_makes_a_bookie_read_only_and_writable_again(tmp_path: Path) -> None:
     async def steps(status: BookieStatus, _: LittleMembership, port: int, __: AsyncStore) -> None:
         path = "/api/v1/bookie/state/readonly"
-        client = await BookieConnection.open(port)
+        client = await RawBookieConnection.open(port)
 
         async def order(body: bytes) -> int:
             return (await status.orders[path](body)).status

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
 import pytest
-from bookie_connection import BookieConnection, add_of, entry_bytes, running_bookie
-from certificates import Authority, client_context
+from bookie_connection import RawBookieConnection, add_of, entry_bytes, running_bookie
+from certificates import CertificateAuthority, client_context
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from storage.cluster.bookie.access import AccessPolicy, Channels
-from storage.cluster.bookie.connection import ConnectionLimits, ConnectionState, Stage
+from storage.cluster.bookie.connection import ConnectionLimits, ConnectionState, TlsStage
 from storage.cluster.bookie.server import BookieConnection as ServedConnection
 from storage.cluster.bookie.server import ServerLimits
 from storage.cluster.tls import ClientCertificates, TlsConfig, TlsContexts, TlsVersion
@@ -54,12 +54,12 @@ WRITERS = AccessPolicy(Channels.PLAIN_OR_TLS, frozenset({"writers"}))
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
-def config(authority: Authority) -> TlsConfig:
+def config(authority: CertificateAuthority) -> TlsConfig:
     """The certificate of a bookie that asks its clients for theirs."""
     files = authority.certificate("bookie")
     return TlsConfig(
@@ -70,22 +70,22 @@ def config(authority: Authority) -> TlsConfig:
 @asynccontextmanager
 async def connected(
     path: Path, config: TlsConfig, policy: AccessPolicy, limits: ServerLimits | None = None
-) -> AsyncIterator[tuple[BookieConnection, int]]:
+) -> AsyncIterator[tuple[RawBookieConnection, int]]:
     """Run a bookie with TLS; a connection to it, and its port."""
     async with running_bookie(path, limits, policy=policy, tls=TlsContexts(config)) as (_, _, port):
-        client = await BookieConnection.open(port)
+        client = await RawBookieConnection.open(port)
         yield client, port
         with suppress(OSError):
             await client.close()
 
 
-async def is_closed(client: BookieConnection) -> None:
+async def is_closed(client: RawBookieConnection) -> None:
     """Return when the bookie has closed the connection, without another answer."""
     with suppress(ConnectionError):
         assert await asyncio.wait_for(client.reader.read(), 20) == b""
 
 
-async def ask_over_tls(client: BookieConnection, context: ssl.SSLContext) -> Code:
+async def ask_over_tls(client: RawBookieConnection, context: ssl.SSLContext) -> Code:
     """Return the code of a read. A client of TLS 1.3 learns only by it that its certificate is refused."""
     await client.start_tls(context)
     return (await client.ask(ReadEntry(7, 0), V3)).code
@@ -93,7 +93,7 @@ async def ask_over_tls(client: BookieConnection, context: ssl.SSLContext) -> Cod
 
 @both
 def test_a_connection_goes_on_in_its_protocol_after_start_tls(
-    tmp_path: Path, authority: Authority, config: TlsConfig, protocol: Protocol
+    tmp_path: Path, authority: CertificateAuthority, config: TlsConfig, protocol: Protocol
 ) -> None:
     async def run() -> None:
         async with connected(tmp_path / "store", config, OFFERED) as (client, _):
@@ -114,7 +114,7 @@ def test_a_connection_goes_on_in_its_protocol_after_start_tls(
 
 
 def test_requests_in_the_same_segment_as_the_end_of_the_handshake_are_answered(
-    tmp_path: Path, authority: Authority, config: TlsConfig
+    tmp_path: Path, authority: CertificateAuthority, config: TlsConfig
 ) -> None:
     """The loop brings them before it says that the handshake is over."""
     limits = ServerLimits(ConnectionLimits(refused_frame_max=1000))
@@ -138,7 +138,7 @@ def test_requests_in_the_same_segment_as_the_end_of_the_handshake_are_answered(
 
 
 async def step(
-    client: BookieConnection, arriving: ssl.MemoryBIO, leaving: ssl.MemoryBIO, act: Callable[[], object]
+    client: RawBookieConnection, arriving: ssl.MemoryBIO, leaving: ssl.MemoryBIO, act: Callable[[], object]
 ) -> bool:
     """Return whether it was done; send what is to be sent and read more if it needs more."""
     try:
@@ -163,7 +163,7 @@ def test_a_bookie_that_offers_tls_serves_plain_text_too(
 
 @pytest.mark.parametrize("policy", [NEEDED, WRITERS], ids=["TLS needed", "roles needed"])
 def test_requests_in_plain_text_are_unauthorized_where_tls_is_needed(
-    tmp_path: Path, authority: Authority, config: TlsConfig, policy: AccessPolicy
+    tmp_path: Path, authority: CertificateAuthority, config: TlsConfig, policy: AccessPolicy
 ) -> None:
     async def run() -> None:
         async with connected(tmp_path / "store", config, policy) as (client, _):
@@ -195,7 +195,7 @@ def test_an_authentication_of_version_2_where_tls_is_needed_closes_the_connectio
 
 @pytest.mark.parametrize("unit", [None, "0:readers"])
 def test_a_client_without_an_authorized_role_is_unauthorized_over_tls(
-    tmp_path: Path, authority: Authority, config: TlsConfig, unit: str | None
+    tmp_path: Path, authority: CertificateAuthority, config: TlsConfig, unit: str | None
 ) -> None:
     async def run() -> None:
         async with connected(tmp_path / "store", config, WRITERS) as (client, port):
@@ -203,7 +203,7 @@ def test_a_client_without_an_authorized_role_is_unauthorized_over_tls(
             await client.start_tls(client_context(authority.file, certificate))
             assert (await client.ask(add_of(7, 0, b"no"), V2)).code is Code.UNAUTHORIZED
             assert (await client.ask(add_of(7, 0, b"no"), V3)).code is Code.UNAUTHORIZED
-            without = await BookieConnection.open(port)
+            without = await RawBookieConnection.open(port)
             await without.start_tls(client_context(authority.file))
             assert (await without.ask(ReadEntry(7, 0), V3)).code is Code.UNAUTHORIZED
             await without.close()
@@ -212,14 +212,14 @@ def test_a_client_without_an_authorized_role_is_unauthorized_over_tls(
 
 
 def test_certificates_that_are_required_and_those_of_another_authority(
-    tmp_path: Path, authority: Authority, config: TlsConfig
+    tmp_path: Path, authority: CertificateAuthority, config: TlsConfig
 ) -> None:
     async def run() -> None:
         required = replace(config, clients=ClientCertificates.REQUIRED)
         async with connected(tmp_path / "store", required, NEEDED) as (client, port):
-            stranger = Authority(tmp_path / "others").certificate("stranger", "0:writers")
+            stranger = CertificateAuthority(tmp_path / "others").certificate("stranger", "0:writers")
             for certificate in (None, stranger):
-                refused = await BookieConnection.open(port)
+                refused = await RawBookieConnection.open(port)
                 context = client_context(authority.file, certificate)
                 with pytest.raises((ssl.SSLError, ConnectionError)):
                     await ask_over_tls(refused, context)
@@ -232,7 +232,7 @@ def test_certificates_that_are_required_and_those_of_another_authority(
 
 
 def test_start_tls_twice_is_a_bad_request_and_the_connection_goes_on(
-    tmp_path: Path, authority: Authority, config: TlsConfig
+    tmp_path: Path, authority: CertificateAuthority, config: TlsConfig
 ) -> None:
     async def run() -> None:
         async with connected(tmp_path / "store", config, OFFERED) as (client, _):
@@ -256,7 +256,7 @@ def test_plain_text_after_start_tls_closes_the_connection(
             client.writer.write(START_TLS + then)
             with pytest.raises(ConnectionError):  # and START_TLS is not answered
                 await client.body()
-            late = await BookieConnection.open(port)
+            late = await RawBookieConnection.open(port)
             assert (await late.ask(StartTls(), V3)).code is Code.OK
             late.writer.write(then)
             with suppress(ConnectionError):  # at most an alert of TLS comes, and then the end
@@ -314,7 +314,7 @@ def test_start_tls_while_an_answer_is_under_way_is_a_bad_request(tmp_path: Path,
     assert isinstance(read, ReadRun)
     assert isinstance(upgrade, Incoming)
     assert type(upgrade.request) is StartTls
-    assert (received.flaw, connection.stage) == (None, Stage.PLAIN)
+    assert (received.flaw, connection.stage) == (None, TlsStage.PLAIN)
 
     async def run() -> None:
         async with connected(tmp_path / "store", config, OFFERED) as (client, _):
@@ -333,7 +333,7 @@ def test_a_peer_that_leaves_in_the_handshake_or_never_begins_it_is_forgotten(
     async def run() -> None:
         async with connected(tmp_path / "store", config, OFFERED, limits) as (client, port):
             for number in range(6):
-                leaves = await BookieConnection.open(port)
+                leaves = await RawBookieConnection.open(port)
                 assert (await leaves.ask(StartTls(), V3)).code is Code.OK
                 if number % 2:
                     leaves.writer.transport.abort()
@@ -349,7 +349,7 @@ def test_a_bookie_stops_while_a_handshake_is_under_way(tmp_path: Path, config: T
     async def run() -> None:
         tls = TlsContexts(config)
         async with running_bookie(tmp_path / "store", policy=OFFERED, tls=tls) as (_, server, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             assert (await client.ask(StartTls(), V3)).code is Code.OK
             # Its patience is longer than that of the test.
             await asyncio.wait_for(server.stop(patience_s=60.0), 20)
@@ -367,7 +367,7 @@ def test_a_client_that_is_not_served_has_little_time_and_small_frames(
     async def run() -> None:
         async with connected(tmp_path / "store", config, NEEDED, limits) as (client, port):
             await is_closed(client)
-            other = await BookieConnection.open(port)
+            other = await RawBookieConnection.open(port)
             other.writer.write(v2.encode_request(add_of(7, 0, bytes(2000))))
             await is_closed(other)
             await other.close()
@@ -376,7 +376,7 @@ def test_a_client_that_is_not_served_has_little_time_and_small_frames(
 
 
 def test_a_client_that_is_served_is_not_closed_at_the_end_of_that_time(
-    tmp_path: Path, authority: Authority, config: TlsConfig, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, authority: CertificateAuthority, config: TlsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused_s = 1234.5
     timers: list[asyncio.TimerHandle] = []
@@ -404,7 +404,7 @@ def test_a_client_that_is_served_is_not_closed_at_the_end_of_that_time(
 
 
 def test_old_versions_of_tls_are_refused_and_the_accepted_ones_can_be_narrowed(
-    tmp_path: Path, authority: Authority, config: TlsConfig
+    tmp_path: Path, authority: CertificateAuthority, config: TlsConfig
 ) -> None:
     context = TlsContexts(config).current()
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
@@ -420,7 +420,9 @@ def test_old_versions_of_tls_are_refused_and_the_accepted_ones_can_be_narrowed(
     asyncio.run(run())
 
 
-def test_files_that_cannot_be_used_are_named(tmp_path: Path, authority: Authority, config: TlsConfig) -> None:
+def test_files_that_cannot_be_used_are_named(
+    tmp_path: Path, authority: CertificateAuthority, config: TlsConfig
+) -> None:
     (tmp_path / "junk").write_text("junk")
     junk, missing = str(tmp_path / "junk"), str(tmp_path / "missing")
     other = authority.certificate("another")
@@ -457,7 +459,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path, authority: Authorit
 
 
 def test_changed_files_are_used_for_new_connections_and_unusable_ones_are_not(
-    tmp_path: Path, authority: Authority
+    tmp_path: Path, authority: CertificateAuthority
 ) -> None:
     first, second = authority.certificate("first"), authority.certificate("second")
     key, certificate = tmp_path / "key", tmp_path / "certificate"

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from bookie_connection import KEY, BookieConnection, add_of, entry_bytes, running_bookie
+from bookie_connection import KEY, RawBookieConnection, add_of, entry_bytes, running_bookie
 
 from storage.cluster.bookie.traffic import RequestKind
 from storage.cluster.wire.codes import Code
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from storage.aio.store import AsyncStore
     from storage.cluster.bookie.traffic import OperationCounts, Traffic
 
-    Steps = Callable[[BookieConnection, AsyncStore], Awaitable[None]]
+    Steps = Callable[[RawBookieConnection, AsyncStore], Awaitable[None]]
 
 V2, V3 = Protocol.V2, Protocol.V3
 both = pytest.mark.parametrize("protocol", [V2, V3])
@@ -41,7 +41,7 @@ def traffic_of(path: Path, steps: Steps) -> Traffic:
 
     async def run() -> Traffic:
         async with running_bookie(path) as (store, server, port):
-            client = await BookieConnection.open(port)
+            client = await RawBookieConnection.open(port)
             await steps(client, store)
             await client.close()
             return server.traffic
@@ -62,7 +62,7 @@ def others_than(traffic: Traffic, operation: RequestKind) -> set[RequestKind]:
 
 @both
 def test_adds_are_counted_with_their_bytes_and_their_time(tmp_path: Path, protocol: Protocol) -> None:
-    async def steps(client: BookieConnection, __: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, __: AsyncStore) -> None:
         # The first one looks up its ledger; the others come in one pass of the loop or in several.
         for entry_id in range(100):
             client.send(add_of(7, entry_id, b"payload"), protocol)
@@ -78,7 +78,7 @@ def test_adds_are_counted_with_their_bytes_and_their_time(tmp_path: Path, protoc
 
 @both
 def test_an_add_that_is_refused_is_counted_with_its_code(tmp_path: Path, protocol: Protocol) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         assert (await client.ask(add_of(7, 0, b"payload"), protocol)).code is Code.OK
         stranger = add_of(7, 1, b"payload", key=master_key(b"another"))
         assert (await client.ask(stranger, protocol)).code is Code.UNAUTHORIZED
@@ -96,7 +96,7 @@ def test_an_add_that_is_refused_is_counted_with_its_code(tmp_path: Path, protoco
 def test_reads_from_memory_and_from_the_disk_are_counted_with_their_bytes(
     tmp_path: Path, protocol: Protocol
 ) -> None:
-    async def steps(client: BookieConnection, store: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, store: AsyncStore) -> None:
         for entry_id in range(10):
             await client.ask(add_of(7, entry_id, b"payload"), protocol)
         for _ in range(2):
@@ -118,7 +118,7 @@ def test_reads_from_memory_and_from_the_disk_are_counted_with_their_bytes(
 
 
 def test_every_other_request_is_counted_as_its_operation(tmp_path: Path) -> None:
-    async def steps(client: BookieConnection, _: AsyncStore) -> None:
+    async def steps(client: RawBookieConnection, _: AsyncStore) -> None:
         await client.ask(add_of(7, 0, b"payload"), V3)
         for request, protocol in (
             (BatchRead(7, 0, 1, 10, 1 << 20), V2),

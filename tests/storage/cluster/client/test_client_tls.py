@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from certificates import Authority
+from certificates import CertificateAuthority
 from played_peer import played_peer
 from running_cluster import RunningCluster, run_with_cluster
 
@@ -26,12 +26,12 @@ TLS_ONLY = AccessPolicy(Channels.TLS_ONLY)
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
-def bookie_tls(authority: Authority) -> TlsConfig:
+def bookie_tls(authority: CertificateAuthority) -> TlsConfig:
     """The certificate of a bookie that wants one of its clients."""
     files = authority.certificate("bookie")
     return TlsConfig(
@@ -40,7 +40,7 @@ def bookie_tls(authority: Authority) -> TlsConfig:
 
 
 @pytest.fixture(scope="module")
-def client_tls(authority: Authority) -> ClientTls:
+def client_tls(authority: CertificateAuthority) -> ClientTls:
     files = authority.certificate("client")
     return ClientTls(str(files.authority), str(files.certificate), str(files.key))
 
@@ -73,7 +73,7 @@ async def reason(running: RunningCluster, tls: ClientTls | None) -> str:
 
 
 def other_authority(tls: ClientTls, path: Path) -> ClientTls:
-    return replace(tls, authorities=str(Authority(path / "other").file))
+    return replace(tls, authorities=str(CertificateAuthority(path / "other").file))
 
 
 def no_certificate(tls: ClientTls, path: Path) -> ClientTls:
@@ -103,7 +103,7 @@ def test_a_handshake_that_fails_is_the_reason_of_the_error(
 
 
 def test_a_certificate_for_another_host_is_refused_unless_the_host_is_not_checked(
-    tmp_path: Path, authority: Authority, bookie_tls: TlsConfig, client_tls: ClientTls
+    tmp_path: Path, authority: CertificateAuthority, bookie_tls: TlsConfig, client_tls: ClientTls
 ) -> None:
     files = authority.certificate("elsewhere", hosts=["elsewhere.example"])
     elsewhere = replace(bookie_tls, key=str(files.key), certificate=str(files.certificate))

@@ -15,9 +15,9 @@ from memory_znodes import Loss
 
 from storage.cluster.errors import InvalidMetadata, SessionExpired
 from storage.cluster.metadata.election import (
-    After,
     Candidate,
     Elected,
+    NotElected,
     NoVote,
     election_path,
     read_auditor,
@@ -49,13 +49,13 @@ def test_one_vote_is_elected_and_every_other_watches_the_one_before_it(numbers: 
     order = sorted(votes, key=lambda vote: int(vote[2:]))
     assert standing(votes, order[0]) == Elected()
     for before, vote in pairwise(order):
-        assert standing(votes, vote) == After(before)
+        assert standing(votes, vote) == NotElected(before)
 
 
 def test_votes_are_compared_as_numbers_and_other_nodes_do_not_count() -> None:
     votes = ["V_9999999999", "V_10000000000", "other", "V_x"]
     assert standing(votes, "V_9999999999") == Elected()
-    assert standing(votes, "V_10000000000") == After("V_9999999999")
+    assert standing(votes, "V_10000000000") == NotElected("V_9999999999")
     assert standing(votes, "V_0000000007") == NoVote()
 
 

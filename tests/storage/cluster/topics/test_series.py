@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from played_series import LOST, TOPIC, Choices, SeriesWorld, every_schedule
+from played_series import LOST, TOPIC, ScheduleChoices, SeriesWorld, every_schedule
 
 from storage.cluster.errors import ClientClosed, InvalidMetadata, MetadataUnavailable, WriterFenced
 from storage.cluster.topics.errors import (
@@ -41,13 +41,13 @@ def opened(world: SeriesWorld, roll_over: RollOver | None = None) -> PlayedOwner
 
 
 def quiet_world() -> SeriesWorld:
-    return SeriesWorld(Choices())
+    return SeriesWorld(ScheduleChoices())
 
 
 # ── every order of a small world ──────────────────────────────────────────────────────────────────────────
 
 
-def play_one_owner(choices: Choices, faults: int) -> None:
+def play_one_owner(choices: ScheduleChoices, faults: int) -> None:
     """Produce over a roll-over, close, and open again; so many calls go wrong."""
     world = SeriesWorld(choices, faults)
     owner = world.owner(RollOver(entries=2))
@@ -78,7 +78,7 @@ def test_no_message_is_lost_or_doubled_when_any_three_calls_go_wrong() -> None:
     assert every_schedule(lambda choices: play_one_owner(choices, 3), 100_000) > 1_000
 
 
-def play_two_owners(choices: Choices, faults: int) -> None:
+def play_two_owners(choices: ScheduleChoices, faults: int) -> None:
     """Let a second owner appear while the first one produces."""
     world = SeriesWorld(choices, faults)
     first = opened(world, RollOver(entries=2))
@@ -100,7 +100,7 @@ def play_two_owners(choices: Choices, faults: int) -> None:
     assert states != [SeriesState.OPEN, SeriesState.OPEN], "two owners believe that they are one"
 
 
-def play_a_take_over(choices: Choices) -> None:
+def play_a_take_over(choices: ScheduleChoices) -> None:
     """Let a second owner open the topic while the first one goes to its next ledger."""
     world = SeriesWorld(choices)
     first = opened(world, RollOver(entries=1))
@@ -125,18 +125,18 @@ def test_a_take_over_succeeds_in_any_order() -> None:
 def test_two_owners_never_lose_or_double_a_message() -> None:
     for seed in range(150):
         dice = random.Random(seed)
-        play_two_owners(Choices(dice.randrange(12) for _ in range(60)), faults=seed % 3)
+        play_two_owners(ScheduleChoices(dice.randrange(12) for _ in range(60)), faults=seed % 3)
 
 
 @pytest.mark.slow
 def test_two_owners_never_lose_or_double_a_message_in_many_orders() -> None:
     for seed in range(20_000):
         dice = random.Random(seed)
-        play_two_owners(Choices(dice.randrange(12) for _ in range(80)), faults=seed % 4)
+        play_two_owners(ScheduleChoices(dice.randrange(12) for _ in range(80)), faults=seed % 4)
 
 
 def test_an_owner_that_is_killed_at_any_moment_loses_no_acknowledged_message() -> None:
-    def play(choices: Choices) -> None:
+    def play(choices: ScheduleChoices) -> None:
         world = SeriesWorld(choices)
         owner = world.owner(RollOver(entries=1))
         owner.open()
@@ -273,7 +273,7 @@ def test_an_owner_that_is_between_two_ledgers_is_taken_over_too() -> None:
 
 
 def test_the_first_error_of_the_metadata_ends_an_opening() -> None:
-    world = SeriesWorld(Choices([1]), faults=1)
+    world = SeriesWorld(ScheduleChoices([1]), faults=1)
     (error,) = opened(world).ended
     assert isinstance(error, MetadataUnavailable)
 

@@ -36,7 +36,7 @@ from storage.cluster.wire.messages import (
     UnknownRequest,
     WriteLac,
 )
-from storage.cluster.wire.protobuf import FieldKind, Malformed, Message, MessageField, MessageTable
+from storage.cluster.wire.protobuf import FieldKind, Malformed, MessageField, MessageTable, ProtobufMessage
 from storage.errors import (
     AnswerUnknown,
     DiskFull,
@@ -370,7 +370,8 @@ outers = st.fixed_dictionaries(
         "unsigned": st.integers(0, (1 << 64) - 1),
         "data": packets,
         "inner": st.builds(
-            Message, st.fixed_dictionaries({}, optional={"number": numbers, "text": st.text(max_size=9)})
+            ProtobufMessage,
+            st.fixed_dictionaries({}, optional={"number": numbers, "text": st.text(max_size=9)}),
         ),
         "texts": st.lists(st.text(max_size=9), min_size=1, max_size=3).map(tuple),
     },
@@ -381,13 +382,13 @@ outers = st.fixed_dictionaries(
 def test_a_message_is_decoded_to_itself_and_fields_that_a_table_does_not_name_survive(
     values: dict[str, protobuf.Value],
 ) -> None:
-    raw = protobuf.encode(OUTER, Message(values))
-    assert protobuf.decode(OUTER, raw) == Message(values)
+    raw = protobuf.encode(OUTER, ProtobufMessage(values))
+    assert protobuf.decode(OUTER, raw) == ProtobufMessage(values)
     narrow = protobuf.decode(NARROW, raw)
-    assert isinstance(narrow, Message)
+    assert isinstance(narrow, ProtobufMessage)
     assert narrow.values.keys() <= {"data"}
     again = protobuf.decode(OUTER, protobuf.encode(NARROW, narrow))
-    assert again == Message(values)
+    assert again == ProtobufMessage(values)
 
 
 def test_a_missing_required_field_is_malformed() -> None:

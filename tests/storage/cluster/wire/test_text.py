@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wire_examples import INNER, OUTER, messages
 
 from storage.cluster.wire import text
-from storage.cluster.wire.protobuf import Malformed, Message
+from storage.cluster.wire.protobuf import Malformed, ProtobufMessage
 
 UNKNOWN = [b"later: 5", b'newer: "a\\"b" "c"', b"deep {\n  a: 1\n  b {\n    c: X\n  }\n}"]
 unknown = st.lists(st.sampled_from(UNKNOWN), max_size=2).map(b"\n".join)
@@ -17,17 +17,17 @@ outer = messages(unknown)
 
 @given(outer)
 @settings(max_examples=40)
-def test_every_message_survives_with_its_unknown_fields(message: Message) -> None:
+def test_every_message_survives_with_its_unknown_fields(message: ProtobufMessage) -> None:
     encoded = text.encode(OUTER, message)
     found = text.decode(OUTER, encoded)
-    assert isinstance(found, Message)
+    assert isinstance(found, ProtobufMessage)
     assert found == message
     assert text.encode(OUTER, found) == encoded
 
 
 def test_text_is_escaped_as_bookkeeper_does() -> None:
     # Printed by BookKeeper 4.18.0 for this text.
-    message = Message({"name": "a'b\"\\\n\t\r\u00e9\u0001\u007fz"})
+    message = ProtobufMessage({"name": "a'b\"\\\n\t\r\u00e9\u0001\u007fz"})
     assert text.encode(INNER, message) == rb'name: "a\'b\"\\\n\t\r\303\251\001\177z"' + b"\n"
 
 
@@ -45,15 +45,15 @@ def test_text_is_escaped_as_bookkeeper_does() -> None:
 )
 def test_every_form_that_bookkeeper_reads_is_read(written: str, name: str) -> None:
     found = text.decode(INNER, written.encode())
-    assert isinstance(found, Message)
+    assert isinstance(found, ProtobufMessage)
     assert found.text("name") == name
 
 
 def test_unknown_fields_of_nested_messages_keep_their_lines() -> None:
     written = b'inner {\n  name: "x"\n  later {\n    a: 1\n  }\n}\n'
     message = text.decode(OUTER, written)
-    assert isinstance(message, Message)
-    assert message.message("inner") == Message({"name": "x"}, b"later {\n  a: 1\n}")
+    assert isinstance(message, ProtobufMessage)
+    assert message.message("inner") == ProtobufMessage({"name": "x"}, b"later {\n  a: 1\n}")
     assert text.encode(OUTER, message) == written
 
 
@@ -88,9 +88,11 @@ def test_messages_inside_of_each_other_have_a_limit() -> None:
 
 @given(outer, st.data())
 @settings(max_examples=40)
-def test_no_cut_or_changed_byte_does_more_than_be_refused(message: Message, data: st.DataObject) -> None:
+def test_no_cut_or_changed_byte_does_more_than_be_refused(
+    message: ProtobufMessage, data: st.DataObject
+) -> None:
     encoded = bytearray(text.encode(OUTER, message))
     if encoded:
         encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     found = text.decode(OUTER, bytes(encoded[: data.draw(st.integers(0, len(encoded)))]))
-    assert isinstance(found, Message | Malformed)
+    assert isinstance(found, ProtobufMessage | Malformed)

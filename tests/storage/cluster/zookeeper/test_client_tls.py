@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from certificates import Authority
+from certificates import CertificateAuthority
 from zookeeper_servers import ANY_PORT, serving
 
 from storage.cluster.errors import MetadataUnavailable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def with_server(
-    authority: Authority, hosts: tuple[str, ...], steps: Callable[[str], Awaitable[None]]
+    authority: CertificateAuthority, hosts: tuple[str, ...], steps: Callable[[str], Awaitable[None]]
 ) -> None:
     """Run the steps with the address of a server that asks its clients for certificates."""
     files = authority.certificate("server", hosts=hosts)
@@ -36,13 +36,13 @@ def with_server(
     asyncio.run(main())
 
 
-def tls_of(client: Authority, trusted: Authority) -> ClientTls:
+def tls_of(client: CertificateAuthority, trusted: CertificateAuthority) -> ClientTls:
     files = client.certificate("client")
     return ClientTls(str(trusted.file), str(files.certificate), str(files.key))
 
 
 def test_a_session_by_tls_reads_and_writes(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
+    authority = CertificateAuthority(tmp_path)
 
     async def steps(address: str) -> None:
         async with connect(ClientConfig((address,), tls=tls_of(authority, authority))) as znodes:
@@ -64,8 +64,8 @@ def test_a_session_by_tls_reads_and_writes(tmp_path: Path) -> None:
 def test_another_server_gets_no_session(
     tmp_path: Path, hosts: tuple[str, ...], trusts: str, reason: str
 ) -> None:
-    authority = Authority(tmp_path)
-    trusted = authority if trusts == "ours" else Authority(tmp_path / "another")
+    authority = CertificateAuthority(tmp_path)
+    trusted = authority if trusts == "ours" else CertificateAuthority(tmp_path / "another")
 
     async def steps(address: str) -> None:
         tls = tls_of(authority, trusted)
@@ -81,7 +81,7 @@ def test_another_server_gets_no_session(
 
 
 def test_files_that_cannot_be_used_are_named_before_anything_is_opened(tmp_path: Path) -> None:
-    tls = ClientTls(str(Authority(tmp_path).file), str(tmp_path / "missing.pem"))
+    tls = ClientTls(str(CertificateAuthority(tmp_path).file), str(tmp_path / "missing.pem"))
 
     async def main() -> None:
         async with connect(ClientConfig(("127.0.0.1:1",), tls=tls)):

@@ -19,7 +19,7 @@ from storage.cluster.zookeeper.log import (
     load,
     snapshot_ledger,
 )
-from storage.cluster.zookeeper.log_format import Change, SnapshotEnd
+from storage.cluster.zookeeper.log_format import SnapshotEnd, TreeChange
 from storage.cluster.zookeeper.records import OPEN_ACL, Acl, Create, CreateSession, Multi, OpCode, SetData
 from storage.cluster.zookeeper.tree import DurableSession, Znode, new_tree
 
@@ -177,7 +177,7 @@ def test_a_snapshot_with_fewer_nodes_than_its_end_says_is_refused() -> None:
 def test_the_bytes_of_a_change() -> None:
     entry = log_format.encode_change(0x11, 0x22, 0x33, OpCode.CLOSE_SESSION, b"")
     assert entry.hex() == "000000000000001100000000000000220000000000000033fffffff5"
-    assert log_format.decode_change(entry) == Change(0x11, 0x22, 0x33, OpCode.CLOSE_SESSION, ())
+    assert log_format.decode_change(entry) == TreeChange(0x11, 0x22, 0x33, OpCode.CLOSE_SESSION, ())
 
 
 def test_nodes_and_sessions_are_read_as_they_were_written() -> None:

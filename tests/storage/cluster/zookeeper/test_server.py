@@ -8,7 +8,7 @@ import pytest
 from async_stores import passes, run
 from stepped_store import Site
 from zookeeper_client import ConnectionCut, open_client, session
-from zookeeper_servers import LARGE_ENTRIES, InlineStore, serving, serving_inline
+from zookeeper_servers import LARGE_ENTRIES, InlineMetadataStore, serving, serving_inline
 
 from recovery.crashlab import FailedSync, LoseAll, Verb, When
 from storage.cluster.zookeeper.jute import REQUEST_HEADER, encode_frame, encode_request
@@ -159,7 +159,7 @@ def test_a_session_expires_when_its_client_is_silent() -> None:
 
 def test_changes_that_arrive_together_are_one_commit() -> None:
     async def main() -> None:
-        store = InlineStore(Site(LARGE_ENTRIES).open())
+        store = InlineMetadataStore(Site(LARGE_ENTRIES).open())
         async with serving_inline(store) as server, session(server.port) as client:
             store.commits.clear()
             futures = [
@@ -175,7 +175,7 @@ def test_changes_that_arrive_together_are_one_commit() -> None:
 
 def test_while_a_commit_is_under_way_nothing_tells_of_its_changes_but_pings_are_answered() -> None:
     async def main() -> None:
-        store = InlineStore(Site(LARGE_ENTRIES).open())
+        store = InlineMetadataStore(Site(LARGE_ENTRIES).open())
         async with (
             serving_inline(store) as server,
             session(server.port) as writer,
@@ -203,7 +203,7 @@ def test_while_a_commit_is_under_way_nothing_tells_of_its_changes_but_pings_are_
 
 def test_a_client_whose_answers_wait_for_a_commit_is_read_no_further_until_then() -> None:
     async def main() -> None:
-        store = InlineStore(Site(LARGE_ENTRIES).open())
+        store = InlineMetadataStore(Site(LARGE_ENTRIES).open())
         async with serving_inline(store) as server, session(server.port) as client:
             await client.create("/large", bytes(400 << 10))
             store.may_commit.clear()
@@ -240,7 +240,7 @@ def test_a_request_that_arrives_byte_by_byte_is_answered() -> None:
 def test_when_the_log_fails_clients_are_cut_off_and_a_restart_has_what_was_answered() -> None:
     async def main() -> None:
         site = Site(LARGE_ENTRIES)
-        store = InlineStore(site.open())
+        store = InlineMetadataStore(site.open())
         async with serving_inline(store) as server:
             client, reader = await open_client(server.port), await open_client(server.port)
             await client.begin()
