@@ -62,7 +62,7 @@ BOOKIES = 4
 QUORUMS = Quorums(3, 2, 2)
 ENTRY_SIZE = 16 << 10
 WRITERS = 4
-BEFORE_S = 5.0
+BEFORE_S = 15.0
 _LOOK_S = 0.1
 _WHOLE_S = 900.0
 _RECOVERIES = {"ours": autorecovery.our_recovery, "Java": autorecovery.real_recovery}
@@ -356,6 +356,7 @@ def main() -> int:
     turns = measure(scale._replace(rounds=arguments.rounds or scale.rounds))
     if arguments.json is not None:
         figures = {name: [one._asdict() for one in some] for name, some in turns.items()}
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps({"turns": figures, "index": index}, indent=1))
     missed = missed_bars(turns, index)
     for text in missed:

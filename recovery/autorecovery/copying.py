@@ -41,8 +41,10 @@ _PAUSE_S = 0.1
 class CopyLimits:
     """How fast entries are copied."""
 
-    entries_ahead: int = 32
-    """Entries that are under way at the same time. Each takes memory of its size."""
+    entries_ahead: int = 8
+    """Entries that are under way at the same time. Each takes memory of its size. More of them are copied
+    faster, and delay the adds of writers to the same bookies more.
+    """
     bytes_per_s: int | None = None
     """`None` for no limit."""
 
