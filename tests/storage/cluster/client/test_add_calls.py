@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from storage.cluster.client.add_calls import AddBatch, AddCalls, queues_of
 from storage.cluster.client.effects import NoAnswer, Sending
-from storage.cluster.wire import frames, v3
+from storage.cluster.wire import frames, v3, v3_tables
 from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import AddEntry, AddOptions, CodeAnswer, Incoming
 
@@ -55,7 +55,7 @@ def test_all_bookies_get_the_same_frames() -> None:
     assert sent.frames[B1] == sent.frames[B2]
     bodies = frames.split(sent.frames[B1]).bodies
     assert bodies == [
-        frames.split(v3.encode_request_by_table(add(one), 126 + one)).bodies[0] for one in range(3)
+        frames.split(v3_tables.encode_request(add(one), 126 + one)).bodies[0] for one in range(3)
     ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampling import many
 
-from storage.cluster.wire import entry_list, frames, protobuf, v2, v3
+from storage.cluster.wire import entry_list, frames, protobuf, v2, v3, v3_tables
 from storage.cluster.wire.codes import JAVA_EXCEPTIONS, Code, code_of
 from storage.cluster.wire.frames import LENGTH
 from storage.cluster.wire.messages import (
@@ -121,12 +121,12 @@ def test_a_request_of_version_3_is_decoded_to_itself(request: Request, txn_id: i
 @given(adds() | reads, TXN)
 def test_a_shortcut_decodes_as_the_tables_do(request: Request, txn_id: int) -> None:
     body = body_of(v3.encode_request(request, txn_id))
-    assert v3.decode_request(body) == v3.decode_by_table(body)
+    assert v3.decode_request(body) == v3_tables.decode_request(body)
 
 
 @given(adds() | reads, TXN)
 def test_a_shortcut_encodes_as_the_tables_do(request: Request, txn_id: int) -> None:
-    assert v3.encode_request(request, txn_id) == v3.encode_request_by_table(request, txn_id)
+    assert v3.encode_request(request, txn_id) == v3_tables.encode_request(request, txn_id)
 
 
 @given(
@@ -151,7 +151,7 @@ def test_a_shortcut_decodes_an_answer_as_the_tables_do(
     if changed is not None:
         at, value = changed
         body[at % len(body)] = value
-    assert v3.decode_answer(bytes(body)) == v3.decode_answer_by_table(bytes(body))
+    assert v3.decode_answer(bytes(body)) == v3_tables.decode_answer(bytes(body))
 
 
 @given(v3_requests, TXN, st.sampled_from(sorted(JAVA_EXCEPTIONS, key=str)))
