@@ -67,6 +67,7 @@ CLUSTER_DRIVERS = {
     "storage/cluster/zookeeper/connection.py",
     "storage/cluster/zookeeper/server.py",
     "storage/cluster/zookeeper/log.py",
+    "storage/cluster/bookie/served_connection.py",
     "storage/cluster/bookie/server.py",
     "storage/cluster/bookie/http.py",
     "storage/cluster/bookie/membership.py",

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from recovery import open_store
 from storage.aio.opening import AsyncOpening
-from storage.cluster.bookie.server import BookieConnection, BookieServer
+from storage.cluster.bookie.served_connection import BookieConnection
+from storage.cluster.bookie.server import BookieServer
 from storage.cluster.wire import v2, v3
 from storage.cluster.wire.codes import Code
 from storage.cluster.wire.messages import AddEntry, AddOptions, ReadEntry

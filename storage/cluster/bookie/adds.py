@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from storage.aio.bookie import AsyncBookie
-    from storage.cluster.bookie.server import BookieConnection
+    from storage.cluster.bookie.served_connection import BookieConnection
     from storage.cluster.bookie.traffic import Traffic
     from storage.cluster.wire.messages import AddRun
     from storage.commit.pending import PendingEntries

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from storage.aio.bookie import AsyncBookie
     from storage.bookie import Bookie
-    from storage.cluster.bookie.server import BookieConnection
+    from storage.cluster.bookie.served_connection import BookieConnection
     from storage.cluster.bookie.traffic import Traffic
     from storage.cluster.wire.messages import Answer, Incoming, ReadRun, Request
 

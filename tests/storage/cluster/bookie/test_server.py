@@ -14,7 +14,7 @@ import pytest
 from bookie_connection import KEY, RawBookieConnection, add_of, entry_bytes, running_bookie
 
 from storage.cluster.bookie.connection import ConnectionLimits, ConnectionState
-from storage.cluster.bookie.server import BookieConnection as ServedConnection
+from storage.cluster.bookie.served_connection import BookieConnection as ServedConnection
 from storage.cluster.bookie.server import ServerLimits
 from storage.cluster.wire import entry_list, v2, v3
 from storage.cluster.wire.codes import Code

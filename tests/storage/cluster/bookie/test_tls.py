@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from storage.cluster.bookie.access import AccessPolicy, Channels
 from storage.cluster.bookie.connection import ConnectionLimits, ConnectionState, TlsStage
-from storage.cluster.bookie.server import BookieConnection as ServedConnection
+from storage.cluster.bookie.served_connection import BookieConnection as ServedConnection
 from storage.cluster.bookie.server import ServerLimits
 from storage.cluster.tls import ClientCertificates, TlsConfig, TlsContexts, TlsVersion
 from storage.cluster.wire import frames, v2, v3
