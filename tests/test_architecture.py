@@ -65,6 +65,8 @@ The method loads the folder, so that a program which does not call it does not."
 CLUSTER_DRIVERS = {
     "storage/cluster/zookeeper/client.py",
     "storage/cluster/zookeeper/connection.py",
+    "storage/cluster/zookeeper/kazoo_connection.py",
+    "storage/cluster/zookeeper/node_watch.py",
     "storage/cluster/zookeeper/server.py",
     "storage/cluster/zookeeper/log.py",
     "storage/cluster/bookie/served_connection.py",
@@ -206,7 +208,7 @@ OWNERS = {
         "recovery/shell/topics.py",
         "recovery/shell/commands/topic_messages.py",
     },
-    "kazoo": {"storage/cluster/zookeeper/client.py"},
+    "kazoo": {"storage/cluster/zookeeper/kazoo_names.py"},
     "duckdb": {"recovery/audit/engines/sql.py"},
     "lmdb": {"storage/index/lmdb/environment.py"},
     "mmap": {"storage/disk/mapped.py"},

@@ -11,8 +11,10 @@
         log          the changes, durable in a store
     5   connection   frames in, answers out, and the limits of a connection's memory
         server       the order in which changes become durable and answers leave
-    6   client       kazoo behind the port `metadata/znodes.py`
+    6   client       one session, through the port `metadata/znodes.py`
+        node_watch   its watches
+        kazoo_…      what it needs of kazoo: the names, the connection, the answers as values of the port
 
-`log`, `connection`, `server` and `client` drive the others, which are pure: no clock, no sockets, no random
-numbers. docs/metadata.md says what the server is for and what it is not.
+`log`, `connection`, `server`, `client`, `node_watch` and `kazoo_connection` drive the others, which are pure:
+no clock, no sockets, no random numbers. docs/metadata.md says what the server is for and what it is not.
 """

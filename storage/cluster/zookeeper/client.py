@@ -1,4 +1,4 @@
-"""The client of ZooKeeper: kazoo behind the port `metadata/znodes.py`. The only module that imports kazoo.
+"""The client of ZooKeeper: kazoo behind the port `metadata/znodes.py`.
 
 kazoo has threads of its own, one for the connection and two for callbacks. Calls are made from the event
 loop and do not wait; their answers come in a callback thread, are collected, and wake the loop once for as
@@ -8,7 +8,7 @@ kazoo connects again by itself while the session lives. This module does the res
 
 * kazoo's retries of requests are off. A request whose answer is lost ends as `Unknown` or
   `MetadataUnavailable`.
-* kazoo forgets watches when the connection is lost. `_ZookeeperWatch` reads again and so sets them again.
+* kazoo forgets watches when the connection is lost. `ZookeeperWatch` reads again and so sets them again.
 * After an expired session kazoo would go on with a new one, and the caller would not know that its ephemeral
   nodes are gone. Here a client ends with its session.
 * A request that is made while the connection is lost would wait in kazoo's queue, perhaps for ever. Here it
@@ -19,13 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
-import socket
-import ssl
 from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.cluster.errors import MetadataUnavailable, SessionExpired
 from storage.cluster.metadata.znodes import (
@@ -35,7 +32,6 @@ from storage.cluster.metadata.znodes import (
     Created,
     CreateMode,
     Deleted,
-    Done,
     Exists,
     Gone,
     MultiCheck,
@@ -46,38 +42,31 @@ from storage.cluster.metadata.znodes import (
     NodeStat,
     NoParent,
     NotEmpty,
-    Rejected,
-    Unchanged,
-    Unknown,
     Written,
 )
-from storage.cluster.tls import client_context
-
-try:
-    from kazoo.client import KazooClient, KazooState
-    from kazoo.exceptions import (
-        BadVersionError,
-        ConnectionLoss,
-        KazooException,
-        NoChildrenForEphemeralsError,
-        NodeExistsError,
-        NoNodeError,
-        NotEmptyError,
-        RolledBackError,
-        RuntimeInconsistency,
-        SessionExpiredError,
-        SessionMovedError,
-    )
-    from kazoo.handlers.threading import SequentialThreadingHandler
-    from kazoo.protocol.states import KeeperState
-    from kazoo.retry import KazooRetry
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "the metadata of a cluster need kazoo: pip install 'ledgerstore[cluster]'", name=error.name
-    ) from error
+from storage.cluster.zookeeper.kazoo_answers import (
+    CREATE_FLAGS,
+    lost_answer,
+    multi_answer,
+    node_stat,
+    unavailable,
+)
+from storage.cluster.zookeeper.kazoo_connection import OncePerOutage, TlsHandler, kazoo_client
+from storage.cluster.zookeeper.kazoo_names import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    KazooState,
+    KeeperState,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
+from storage.cluster.zookeeper.node_watch import ZookeeperWatch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
     from storage.cluster.metadata.znodes import (
         CreateAnswer,
@@ -90,14 +79,10 @@ if TYPE_CHECKING:
     )
     from storage.cluster.tls import ClientTls
 
-_LOG = logging.getLogger("ledgerstore.zookeeper")
 _T = TypeVar("_T")
-_State = TypeVar("_State", bound=Node | ChildNames | Gone)
 
 _PIPELINED_MAX = 1000
 """Requests of one listing that are under way at the same time."""
-
-_RECONNECT_DELAY_MAX_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,25 +101,6 @@ class ClientConfig:
     """The files of a connection by TLS; `None` for plain text."""
     sasl: Mapping[str, str] | None = None
     """kazoo's `sasl_options`, such as mechanism, username and password. Needs pure-sasl."""
-
-
-class OncePerOutage(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's log, in which a warning that each attempt to connect repeats is there once."""
-
-    def __init__(self) -> None:
-        super().__init__(_LOG)
-        self._said: set[str] = set()
-
-    def log(self, level: int, msg: object, *args: object, **rest: Any) -> None:
-        warning = repr((msg, args))
-        if level < logging.WARNING or warning not in self._said:
-            if level >= logging.WARNING:
-                self._said.add(warning)
-            super().log(level, msg, *args, **rest)
-
-    def forget(self) -> None:
-        """Let all warnings through again, because there is a connection."""
-        self._said.clear()
 
 
 class _ConnectionPhase(enum.Enum):
@@ -177,19 +143,8 @@ class ZookeeperClient:
         """Raise `InvalidConfig` if the files of TLS cannot be used."""
         self._config = config
         self._log = OncePerOutage()
-        self._tls = None if config.tls is None else _TlsHandler(config.tls)
-        self._kazoo = KazooClient(
-            hosts=",".join(config.hosts) + config.chroot,
-            timeout=config.session_timeout_s,
-            logger=self._log,
-            connection_retry=KazooRetry(
-                max_tries=-1,
-                delay=config.reconnect_delay_s,
-                max_delay=_RECONNECT_DELAY_MAX_S,
-            ),
-            handler=self._tls,
-            sasl_options=None if config.sasl is None else dict(config.sasl),
-        )
+        self._tls = None if config.tls is None else TlsHandler(config.tls)
+        self._kazoo = kazoo_client(config, self._log, self._tls)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection = _ConnectionPhase.LOST
         self._reason = "not connected yet"
@@ -338,13 +293,13 @@ class ZookeeperClient:
         self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT
     ) -> CreateAnswer:
         try:
-            made = await self._ask(self._kazoo.create_async, path, data, **_FLAGS[mode])
+            made = await self._ask(self._kazoo.create_async, path, data, **CREATE_FLAGS[mode])
         except NodeExistsError:
             return Exists()
         except (NoNodeError, NoChildrenForEphemeralsError):
             return NoParent()
         except KazooException as error:
-            return _unknown(error, path)
+            return lost_answer(error, path)
         return Created(made)
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> DeleteAnswer:
@@ -357,7 +312,7 @@ class ZookeeperClient:
         except NotEmptyError:
             return NotEmpty()
         except KazooException as error:
-            return _unknown(error, path)
+            return lost_answer(error, path)
         return Deleted()
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> SetAnswer:
@@ -368,7 +323,7 @@ class ZookeeperClient:
         except BadVersionError:
             return Conflict()
         except KazooException as error:
-            return _unknown(error, path)
+            return lost_answer(error, path)
         return Written(stat.version)
 
     async def multi(self, operations: Sequence[Operation]) -> MultiAnswer:
@@ -376,7 +331,7 @@ class ZookeeperClient:
         for one in operations:
             match one:
                 case MultiCreate(path, data, mode):
-                    transaction.create(path, data, **_FLAGS[mode])
+                    transaction.create(path, data, **CREATE_FLAGS[mode])
                 case MultiDelete(path, version):
                     transaction.delete(path, version)
                 case MultiSet(path, data, version):
@@ -386,8 +341,8 @@ class ZookeeperClient:
         try:
             results = await self._ask(transaction.commit_async)
         except KazooException as error:
-            return _unknown(error, operations[0].path)
-        return _multi_answer(operations, results)
+            return lost_answer(error, operations[0].path)
+        return multi_answer(operations, results)
 
     # ── reads ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -397,12 +352,12 @@ class ZookeeperClient:
         except NoNodeError:
             return Gone()
         except KazooException as error:
-            raise _unavailable(error, path) from error
-        return Node(data, _stat(stat))
+            raise unavailable(error, path) from error
+        return Node(data, node_stat(stat))
 
     async def exists(self, path: str) -> NodeStat | Gone:
         stat = await self._exists(path, None)
-        return Gone() if stat is None else _stat(stat)
+        return Gone() if stat is None else node_stat(stat)
 
     async def children(self, path: str) -> ChildNames | Gone:
         return await self._children(path, None)
@@ -417,7 +372,7 @@ class ZookeeperClient:
         try:
             await self._ask(self._kazoo.sync_async, path)
         except KazooException as error:
-            raise _unavailable(error, path) from error
+            raise unavailable(error, path) from error
 
     def watch(self, path: str) -> NodeWatch[Node | Gone]:
         async def read(fire: Callable[[object], None]) -> Node | Gone:
@@ -428,7 +383,7 @@ class ZookeeperClient:
                     return node
             return Gone()
 
-        return _ZookeeperWatch(self, read)
+        return ZookeeperWatch(self, read)
 
     def watch_children(self, path: str) -> NodeWatch[ChildNames | Gone]:
         async def read(fire: Callable[[object], None]) -> ChildNames | Gone:
@@ -438,13 +393,13 @@ class ZookeeperClient:
                 if isinstance(children, ChildNames) or await self._exists(path, fire) is None:
                     return children
 
-        return _ZookeeperWatch(self, read)
+        return ZookeeperWatch(self, read)
 
     async def _exists(self, path: str, watch: Callable[[object], None] | None) -> Any:
         try:
             return await self._ask(self._kazoo.exists_async, path, watch)
         except KazooException as error:
-            raise _unavailable(error, path) from error
+            raise unavailable(error, path) from error
 
     async def _children(self, path: str, watch: Callable[[object], None] | None) -> ChildNames | Gone:
         try:
@@ -452,8 +407,8 @@ class ZookeeperClient:
         except NoNodeError:
             return Gone()
         except KazooException as error:
-            raise _unavailable(error, path) from error
-        return ChildNames(tuple(sorted(names)), _stat(stat))
+            raise unavailable(error, path) from error
+        return ChildNames(tuple(sorted(names)), node_stat(stat))
 
     def connects_again(self, error: MetadataUnavailable) -> bool:
         """Return whether a read failed only because there is no connection now, and may be one later."""
@@ -463,99 +418,6 @@ class ZookeeperClient:
     def in_loop(self, function: Callable[[], None]) -> Callable[[object], None]:
         """Return a callback for kazoo's threads that calls the function in the loop."""
         return lambda _: self._call_loop(function)
-
-
-class _ZookeeperWatch(Generic[_State]):
-    """Follows one node. `read` reads it and sets a watch, which calls the callback that `read` gets."""
-
-    def __init__(
-        self,
-        client: ZookeeperClient,
-        read: Callable[[Callable[[object], None]], Awaitable[_State]],
-    ) -> None:
-        self._client = client
-        self._read = read
-        self._changed = asyncio.Event()
-        self._changed.set()
-        self._last: _State | None = None
-
-    async def next(self, timeout_s: float | None = None) -> _State | Unchanged:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._next()
-        except TimeoutError:
-            return Unchanged()
-
-    def close(self) -> None:
-        # kazoo keeps the watch on the server until it fires. That changes nothing here.
-        self._last = None
-
-    async def _next(self) -> _State:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                state = await self._read(self._client.in_loop(self._changed.set))
-            except MetadataUnavailable as error:
-                self._changed.set()
-                if isinstance(error, SessionExpired) or not self._client.connects_again(error):
-                    raise
-                # The watch was lost with the connection.
-                await self._client.connected()
-                continue
-            except BaseException:
-                self._changed.set()
-                raise
-            if self._last is None or _identity(state) != _identity(self._last):
-                self._last = state
-                return state
-
-
-class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with connections by TLS that verify the server as all our clients do.
-
-    kazoo's own would trust the authorities of the system beside those that were named, would take the
-    certificate of any host, and would leave the socket of a failed handshake to the garbage collector.
-    """
-
-    def __init__(self, tls: ClientTls) -> None:
-        """Raise `InvalidConfig` if the files cannot be used."""
-        super().__init__()
-        self._context = client_context(tls)
-        self.failure: ssl.SSLError | None = None
-        """Why the last handshake has failed. Set in kazoo's connection thread."""
-
-    def create_connection(
-        self, address: tuple[str, int], timeout: float, hostname: str | None = None, **_: object
-    ) -> ssl.SSLSocket:
-        plain = socket.create_connection(address, timeout)
-        try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return self._context.wrap_socket(plain, server_hostname=hostname)
-        except BaseException as error:
-            plain.close()
-            if isinstance(error, ssl.SSLError):
-                self.failure = error
-            raise
-
-
-def _identity(state: Node | ChildNames | Gone) -> tuple[object, ...]:
-    """Return what tells two states of a node apart: also a node that was deleted and created again."""
-    match state:
-        case Node(_, stat):
-            return (stat.created_zxid, stat.modified_zxid)
-        case ChildNames(_, stat):
-            return (stat.created_zxid, stat.children_zxid)
-        case Gone():
-            return ()
-
-
-_FLAGS: dict[CreateMode, dict[str, bool]] = {
-    CreateMode.PERSISTENT: {},
-    CreateMode.EPHEMERAL: {"ephemeral": True},
-    CreateMode.PERSISTENT_SEQUENTIAL: {"sequence": True},
-    CreateMode.EPHEMERAL_SEQUENTIAL: {"ephemeral": True, "sequence": True},
-}
 
 
 def _finish(future: asyncio.Future[Any], outcome: object) -> None:
@@ -568,64 +430,8 @@ def _finish(future: asyncio.Future[Any], outcome: object) -> None:
         future.set_result(outcome)
 
 
-_IN_DOUBT = (ConnectionLoss, SessionExpiredError, SessionMovedError)
-"""After these the server may have done what it was asked. A closed connection counts as an expired
-session."""
-
-
-def _unknown(error: KazooException, path: str) -> Unknown:
-    """Return the answer to a write whose own answer was lost, or raise if the server has refused it."""
-    if isinstance(error, _IN_DOUBT):
-        return Unknown(_words(error))
-    raise _unavailable(error, path) from error
-
-
-def _unavailable(error: KazooException, path: str) -> MetadataUnavailable:
-    if isinstance(error, SessionExpiredError):
-        return SessionExpired(_words(error))
-    return MetadataUnavailable(f"{path}: {_words(error)}")
-
-
-def _words(error: KazooException) -> str:
-    return str(error) or type(error).__name__
-
-
-def _multi_answer(operations: Sequence[Operation], results: Sequence[object]) -> MultiAnswer:
-    for index, (one, result) in enumerate(zip(operations, results, strict=True)):
-        match result:
-            case RolledBackError() | RuntimeInconsistency():
-                continue
-            case NodeExistsError():
-                return Rejected(index, Exists())
-            case NoNodeError() | NoChildrenForEphemeralsError():
-                return Rejected(index, NoParent() if isinstance(one, MultiCreate) else Gone())
-            case BadVersionError():
-                return Rejected(index, Conflict())
-            case NotEmptyError():
-                return Rejected(index, NotEmpty())
-            case KazooException():
-                raise _unavailable(result, one.path)
-    return Done()
-
-
 async def _pipelined(ask: Callable[[str], Coroutine[Any, Any, _T]], paths: Sequence[str]) -> list[_T]:
     found: list[_T] = []
     for first in range(0, len(paths), _PIPELINED_MAX):
         found += await asyncio.gather(*map(ask, paths[first : first + _PIPELINED_MAX]))
     return found
-
-
-def _stat(stat: Any) -> NodeStat:
-    return NodeStat(
-        created_zxid=stat.czxid,
-        modified_zxid=stat.mzxid,
-        created_ms=stat.ctime,
-        modified_ms=stat.mtime,
-        version=stat.version,
-        children_version=stat.cversion,
-        acl_version=stat.aversion,
-        ephemeral_owner=stat.ephemeralOwner,
-        data_length=stat.dataLength,
-        children_count=stat.numChildren,
-        children_zxid=stat.pzxid,
-    )

@@ -45,7 +45,8 @@ from storage.cluster.metadata.znodes import (
     Unknown,
     Written,
 )
-from storage.cluster.zookeeper.client import OncePerOutage, ZookeeperClient, connect, run
+from storage.cluster.zookeeper.client import ZookeeperClient, connect, run
+from storage.cluster.zookeeper.kazoo_connection import OncePerOutage
 
 if TYPE_CHECKING:
     from storage.cluster.metadata.znodes import Operation, Znodes
