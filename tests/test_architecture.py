@@ -204,6 +204,7 @@ OWNERS = {
         "recovery/shell/commands/autorecovery_status.py",
         "recovery/shell/commands/empty_bookie.py",
         "recovery/shell/commands/metadata_serve.py",
+        "recovery/shell/bookie_process.py",
         "recovery/shell/commands/bookie.py",
         "recovery/shell/topics.py",
         "recovery/shell/commands/topic_messages.py",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from storage.disk.files import Directory, ReadFile
     from storage.entry.ledger_record_table import LedgerRecordTable
     from storage.entry.position import JournalPosition
+    from storage.index.port import Index
     from storage.runtime.worker import WorkerFactory
 
 
@@ -75,45 +76,19 @@ def assemble(
     """Return the engine of a store whose files agree, before anything was replayed into it."""
     index = reconciled.index
     state = index.state()
-    durable_up_to = replay.durable_up_to
-    known = (newest_named(reconciled.mark), durable_up_to.journal_id)
     store_state = StoreState(layout.root.path)
     last_mark = LastMark(layout.ledgers, reconciled.mark, platform.new_lock())
-    space = SpaceGuard(
-        layout.ledgers,
-        Reserve(layout.ledgers, filenames.RESERVE, platform.new_lock()),
-        Reserve(layout.ledgers, filenames.OPENING_RESERVE, platform.new_lock()),
-        space_limits(config),
-        store_state,
-        lambda: bool(trim(layout.journal, last_mark.position.journal_id, 0)),
-        lambda: index_bytes(layout.ledgers),
-        platform.new_lock(),
-    )
+    space = _space_guard(layout, config, platform, store_state, last_mark)
     space.begin()
     slot = Slot(Tables(_first_table(state.mark, reconciled.rows.rows)))
-    journals = Journals(
-        layout.journal,
-        JournalShape(config.journal_alignment, config.journal_size),
-        max([*known, *journal_ids(layout.journal)]),
-        platform.new_salt,
-        platform.new_lock(),
-        last_mark.announcing,
-        durable_up_to,
-    )
+    journals = _journals(layout, config, platform, reconciled, replay, last_mark)
     visible = VisibleIndex(index, platform.new_lock)
     cache = LocationCache(visible, config.index_cache_size_max)
     open_logs = OpenEntryLogs(partial(platform.open_log, layout.ledgers), platform.new_lock())
     reader = PointReader(slot, visible, cache, open_logs)
     metadata = LedgerMetadata(reconciled.rows, state, visible, cache, slot, platform.new_lock, space)
     metadata.hide_all_truncated()
-    journals.state_metadata_sequence(reconciled.rows.sequence)
-    states = LedgerStates(
-        lambda ledger_id: truncated_end(
-            metadata.of(ledger_id), reader.end(ledger_id, metadata.digester(ledger_id))
-        ),
-        metadata.of,
-        platform.new_lock(),
-    )
+    states = _ledger_states(platform, metadata, reader)
     limits = CommitLimits(config.group_size_max, config.memtable_size_max, config.throttle_timeout_s)
     committer = Committer(journals, slot, states, metadata, store_state, limits, space)
     logs = EntryLogs(layout.ledgers, store_id, config.entry_log_size_max, state.last_log)
@@ -136,12 +111,7 @@ def assemble(
     compactor = Compactor(
         checkpointer, layout.ledgers, layout.journal, logs, index, visible, metadata, store_state, space
     )
-    contents = ContentCache()
-
-    def usage_survey() -> UsageSurvey:
-        now = checkpointer.state
-        return UsageSurvey(layout.ledgers, index, visible, metadata, now.log_ends, now.last_log, contents)
-
+    usage_survey = _usage_survey(layout, index, visible, metadata, checkpointer)
     collector = Collector(
         config,
         compactor,
@@ -175,6 +145,73 @@ def assemble(
         control=LedgerControl(committer, states, metadata, space),
         range_reader=RangeReader(slot, cache, open_logs, reader),
     )
+
+
+def _space_guard(
+    layout: Layout, config: StoreConfig, platform: Platform, store_state: StoreState, last_mark: LastMark
+) -> SpaceGuard:
+    """Return the guard, which on a full disk gives up the journals that are kept only as backups."""
+    return SpaceGuard(
+        layout.ledgers,
+        Reserve(layout.ledgers, filenames.RESERVE, platform.new_lock()),
+        Reserve(layout.ledgers, filenames.OPENING_RESERVE, platform.new_lock()),
+        space_limits(config),
+        store_state,
+        lambda: bool(trim(layout.journal, last_mark.position.journal_id, 0)),
+        lambda: index_bytes(layout.ledgers),
+        platform.new_lock(),
+    )
+
+
+def _journals(
+    layout: Layout,
+    config: StoreConfig,
+    platform: Platform,
+    reconciled: Reconciled,
+    replay: Replay,
+    last_mark: LastMark,
+) -> Journals:
+    """Return the set of journals. The next one gets a higher id than every journal that any file names."""
+    named = (newest_named(reconciled.mark), replay.durable_up_to.journal_id)
+    journals = Journals(
+        layout.journal,
+        JournalShape(config.journal_alignment, config.journal_size),
+        max([*named, *journal_ids(layout.journal)]),
+        platform.new_salt,
+        platform.new_lock(),
+        last_mark.announcing,
+        replay.durable_up_to,
+    )
+    journals.state_metadata_sequence(reconciled.rows.sequence)
+    return journals
+
+
+def _ledger_states(platform: Platform, metadata: LedgerMetadata, reader: PointReader) -> LedgerStates:
+    """Return the states of ledgers. The end of a ledger that is not in memory is read from the disk."""
+    return LedgerStates(
+        lambda ledger_id: truncated_end(
+            metadata.of(ledger_id), reader.end(ledger_id, metadata.digester(ledger_id))
+        ),
+        metadata.of,
+        platform.new_lock(),
+    )
+
+
+def _usage_survey(
+    layout: Layout,
+    index: Index,
+    visible: VisibleIndex,
+    metadata: LedgerMetadata,
+    checkpointer: Checkpointer,
+) -> Callable[[], UsageSurvey]:
+    """Return a function that surveys the entry logs as they are after the last checkpoint."""
+    contents = ContentCache()
+
+    def survey() -> UsageSurvey:
+        now = checkpointer.state
+        return UsageSurvey(layout.ledgers, index, visible, metadata, now.log_ends, now.last_log, contents)
+
+    return survey
 
 
 def _first_table(mark: JournalPosition, rows: LedgerRecordTable) -> Memtable:

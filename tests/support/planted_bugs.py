@@ -534,8 +534,8 @@ PLANTED = (
         "journal-ids-from-the-mark-alone",
         "an opening gives no new journal the name of an existing one",
         "recovery.opening.assembly",
-        "assemble",
-        Replace("[*known, *journal_ids(layout.journal)]", "known"),
+        "_journals",
+        Replace("[*named, *journal_ids(layout.journal)]", "named"),
         "tests/recovery/opening/test_open_store.py",
     ),
     _one(

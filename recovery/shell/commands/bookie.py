@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recovery.shell import options
+from recovery.shell.bookie_process import run_bookie
 from recovery.shell.cluster_metadata import bookie_tls, options_of, tls_of
-from recovery.shell.exit_codes import CannotDo, StoreRefused, check_installed, listening, say
+from recovery.shell.exit_codes import CannotDo, StoreRefused, check_installed, say
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Mapping
 
-    from storage.aio.bookie import AsyncBookie
-    from storage.cluster.bookie.config import BookieConfig, BookieOptions, WhenFull
-    from storage.cluster.bookie.identity import BookieIdentity
-    from storage.cluster.client.connections import ConnectionOptions
-    from storage.cluster.metadata.address import MetadataAddress
-    from storage.cluster.tls import TlsContexts
-    from storage.cluster.zookeeper.client import ClientConfig
-    from storage.config import StoreConfig
-
-_PAUSE_OF_A_SCAN_S = 0.1
-"""The pause between a hundred reads of the metadata, so that a scan asks for a thousand nodes a second."""
-
-_END_S = 1.0
-"""How long to wait for auto-recovery to take back its vote and its locks."""
-
-_FAILURE_POLL_S = 0.5
-"""How often to look whether the store has failed."""
+    from storage.cluster.bookie.config import BookieOptions
 
 
 @click.command()
@@ -176,7 +158,8 @@ def command(conf: str | None, **given: Any) -> None:
         for warning in config.warnings:
             say(f"warning: {warning}")
         connections = options_of(config.bookie_tls)
-        asyncio.run(_run(config, store_config, identity, parse_address(config.metadata), tls, connections))
+        cluster = parse_address(config.metadata)
+        asyncio.run(run_bookie(config, store_config, identity, cluster, tls, connections))
         say("bookie: stopped")
     except CorruptionError as error:
         raise StoreRefused(str(error)) from error
@@ -232,181 +215,3 @@ def _environment() -> BookieOptions:
 
     params = click.get_current_context().params
     return BookieOptions(params["store"], params["metadata"])
-
-
-def _http_address(config: BookieConfig, port: int) -> tuple[str, int]:
-    """Return the address of HTTP that others get, for the port on which it listens."""
-    with suppress(ValueError):  # a name is shown as it is
-        if ip_address(config.http_host).is_unspecified:
-            return config.shown_host, port
-    return config.http_host, port
-
-
-async def _run(
-    config: BookieConfig,
-    store_config: StoreConfig,
-    identity: BookieIdentity,
-    cluster: MetadataAddress,
-    tls: TlsContexts | None,
-    connections: ConnectionOptions,
-) -> None:
-    import asyncio
-    import resource
-    import signal
-    from functools import partial
-
-    from recovery import open_async_store
-    from recovery.directory.layout import Layout, load_cookie, load_store_id
-    from storage.cluster.bookie import identity as cookies
-    from storage.cluster.bookie.connection import ConnectionLimits
-    from storage.cluster.bookie.deleted_ledgers import LedgerDeletion
-    from storage.cluster.bookie.http import HttpServer
-    from storage.cluster.bookie.membership import Membership, delete_repeatedly, service_info
-    from storage.cluster.bookie.over_replicated import OverReplication
-    from storage.cluster.bookie.server import BookieServer, ServerLimits
-    from storage.cluster.metadata.cookies import CookieDecision, Ledgers
-    from storage.cluster.metadata.registration import BookieMode
-    from storage.cluster.zookeeper.client import ClientConfig, connect
-
-    # Each connection is a file. The usual limit, 1024, is for processes that ask for no more.
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    client = ClientConfig(cluster.hosts, config.session_timeout_s, tls=config.metadata_tls)
-    layout = Layout(identity.root)
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    # 1. The cookies, before anything is made in the directory.
-    async with connect(client) as znodes:
-        decision = await cookies.decide(znodes, cluster.root, identity, Ledgers.NONE)
-    # 2. The store. Opening it is a recovery.
-    async with open_async_store(identity.root.path, store_config) as store:
-        say(str(store.opened))
-        if decision is not CookieDecision.START:
-            ledgers = Ledgers.SOME if await store.ledgers() else Ledgers.NONE
-            store_id = load_store_id(layout).hex()
-            async with connect(client) as znodes:
-                decision = await cookies.decide(znodes, cluster.root, identity, ledgers)
-                await cookies.stamp(znodes, cluster.root, identity, decision, store_id)
-        # 3. Listen, and only then register, so that a client that learns of the bookie can connect.
-        bookie = store.bookie
-
-        def is_read_only() -> bool:
-            return bookie.refuses_adds or server.adds.is_read_only
-
-        membership = Membership(
-            partial(connect, client),
-            cluster.root,
-            identity.bookie_id,
-            config.session_timeout_s,
-            lambda: BookieMode.READ_ONLY if is_read_only() else BookieMode.WRITABLE,
-        )
-        limits = ServerLimits(ConnectionLimits(config.frame_size_max), batch_size_max=config.batch_size_max)
-        check_first, timeout_s = membership.check_first, store_config.throttle_timeout_s
-        server = BookieServer(bookie, store.path, timeout_s, check_first, limits, config.policy, tls)
-        server.adds.is_read_only = config.mode is BookieMode.READ_ONLY
-        instance_id = load_cookie(layout.ledgers).instance_id
-        deletions = (
-            LedgerDeletion(bookie, instance_id, server.adds),
-            OverReplication(
-                bookie,
-                identity.bookie_id,
-                instance_id,
-                server.adds,
-                asyncio.get_running_loop().time,
-                partial(asyncio.sleep, _PAUSE_OF_A_SCAN_S),
-                config.over_replicated_every_s,
-            ),
-        )
-        pages = None
-        if config.http_port is not None:
-            from storage.cluster.bookie.status import BookieStatus
-
-            status = BookieStatus(identity.bookie_id, store, server, membership, deletions)
-            pages = HttpServer(status.pages, status.orders)
-        with listening(config.host, config.port, "--"):
-            port = await server.listen(config.host, config.port)
-        try:
-            shown = None
-            if config.http_port is not None and pages is not None:
-                with listening(config.http_host, config.http_port, "--http-"):
-                    http_port = await pages.listen(config.http_host, config.http_port)
-                shown = _http_address(config, http_port)
-                say(f"metrics and state on http://{config.http_host}:{http_port}")
-            await membership.register(service_info(config.shown_host, port, shown))
-            say(f"bookie {identity.bookie_id} serves clients on {config.host}:{port}")
-            deleting = asyncio.create_task(delete_repeatedly(deletions, membership, config.collect_every_s))
-            recovering = asyncio.create_task(
-                _recover(config, identity.bookie_id, cluster, client, connections)
-            )
-            try:
-                failure = await _end_of_service(stopped, bookie, config.when_full)
-            finally:
-                deleting.cancel()
-                recovering.cancel()
-                # Not for longer: without an answer of the metadata its session ends late, and so does the
-                # bookie's own. The two ends have to be at the same time.
-                await asyncio.wait({recovering}, timeout=_END_S)
-        finally:
-            # 4. Unregister first, so that no new writer chooses this bookie; then answer what was taken.
-            try:
-                await membership.unregister()
-            finally:
-                await server.stop()
-                if pages is not None:
-                    await pages.stop()
-    if failure is not None:
-        raise CannotDo(f"the store has failed, and so the bookie has stopped: {failure}")
-
-
-async def _recover(
-    config: BookieConfig,
-    name: str,
-    cluster: MetadataAddress,
-    client: ClientConfig,
-    connections: ConnectionOptions,
-) -> None:
-    """Repair ledgers until the caller is cancelled, if the configuration says so."""
-    if config.auto_recovery is None:
-        return
-    from functools import partial
-
-    from recovery.autorecovery.config import AutoRecoveryConfig
-    from recovery.autorecovery.service import AutoRecovery, PartFailed
-    from recovery.shell.auto_recovery_log import print_log
-    from storage.cluster.zookeeper.client import connect
-
-    print_log()
-    settings = AutoRecoveryConfig.of_options(config.auto_recovery)
-    session = partial(connect, client)
-    service = AutoRecovery(session, cluster.root, cluster.tree, name, settings, connections)
-    try:
-        await service.run()
-    except PartFailed as error:
-        # The bookie serves on. Other processes repair, and this one when it is started again.
-        say(f"auto-recovery has stopped: {error}")
-
-
-async def _end_of_service(
-    stopped: asyncio.Event, bookie: AsyncBookie, when_full: WhenFull
-) -> BaseException | None:
-    """Return when the bookie has to stop: the error that has stopped its store, or `None` for a signal.
-
-    A bookie that goes on without writing would stay registered, and answer each add with an error.
-    """
-    import asyncio
-
-    from storage.cluster.bookie.config import WhenFull
-
-    while bookie.failure is None:
-        if when_full is WhenFull.STOP and bookie.refuses_adds:
-            raise CannotDo(
-                f"adds are refused: {bookie.refusal}. readOnlyModeEnabled=false stops the bookie then"
-            )
-        try:
-            async with asyncio.timeout(_FAILURE_POLL_S):
-                await stopped.wait()
-        except TimeoutError:
-            continue
-        return None
-    return bookie.failure
