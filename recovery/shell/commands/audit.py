@@ -14,11 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import logging
 import sys
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,22 +22,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from recovery.shell import audited_cluster, options
+from recovery.shell.audit_engine import ENGINES, EngineOptions, started_engine
 from recovery.shell.cluster_metadata import MetadataConnection, connection, is_address
 from recovery.shell.exit_codes import (
     CannotDo,
     Exit,
-    NotInstalled,
     check_installed,
     failure_of,
     say,
     termination_as_interrupt,
 )
-from recovery.shell.options import worker_count
 from recovery.shell.output import Column, Form, RowTone, counted, number_column, row_writer
 from recovery.shell.places import check_exists, given_paths, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from recovery.audit.engines.task import TaskEngine
     from recovery.audit.faults.self_test import FaultScore, SelfTest
@@ -53,8 +48,6 @@ if TYPE_CHECKING:
     from recovery.shell.output import Row
     from recovery.shell.passwords import Passwords
 
-
-AUTO, LOCAL, SPARK = ENGINES = ("auto", "local", "spark")
 
 _SHOWN_MAX = 40
 _MB = 1_000_000
@@ -174,30 +167,14 @@ def command(
     engine_options = EngineOptions(engine, jobs, master, rate and rate * _MB)
     if self_test:
         ctx.exit(_run_self_test(stores, engine_options, passwords, Form.JSON if is_json else Form.TABLE))
-    stores = given_paths(stores)
     parts = {} if directories is None else {part.path: part for part in directories.parts()}
-    if parts and replicas is not None:
-        raise click.UsageError("replicas of a bookie with several directories cannot be compared")
-    if not stores and replicas is None and not parts:
-        stores = options.store_from_environment()
-        if not stores:
-            raise click.UsageError("give a STORE, or --replicas FILE")
-    if not stores and replicas is not None and is_address(replicas):
-        raise click.UsageError("with the address of a cluster give each STORE: its cookie names the bookie")
+    stores = _chosen_stores(stores, parts, replicas)
     if resume and out is None:
         raise click.UsageError("--resume needs --out, the directory of the audit to continue")
+    place = report_directory(out, (*stores, *parts))
+    share = (reread or 0) / 100
     order = AuditOrder(
-        stores,
-        replicas,
-        engine_options,
-        passwords,
-        report_directory(out, (*stores, *parts)),
-        since,
-        (reread or 0) / 100,
-        resume,
-        connection,
-        parts,
-        baseline,
+        stores, replicas, engine_options, passwords, place, since, share, resume, connection, parts, baseline
     )
     report = run_audit(order)
     _show_report(report, Form.JSON if is_json else Form.TABLE)
@@ -206,6 +183,22 @@ def command(
     say(f"report: {order.place / 'report.html'}")
     say(f"audit: {figures.verdict(report)}")
     ctx.exit(Exit.CLEAN if figures.is_clean(report) else Exit.FINDINGS)
+
+
+def _chosen_stores(
+    arguments: tuple[str, ...], parts: Mapping[str, BookiePart], replicas: str | None
+) -> tuple[str, ...]:
+    """Return the stores that the arguments name, or the one of the environment."""
+    stores = given_paths(arguments)
+    if parts and replicas is not None:
+        raise click.UsageError("replicas of a bookie with several directories cannot be compared")
+    if not stores and replicas is None and not parts:
+        stores = options.store_from_environment()
+        if not stores:
+            raise click.UsageError("give a STORE, or --replicas FILE")
+    if not stores and replicas is not None and is_address(replicas):
+        raise click.UsageError("with the address of a cluster give each STORE: its cookie names the bookie")
+    return stores
 
 
 def _run_self_test(
@@ -385,87 +378,6 @@ def _cache_options(order: AuditOrder) -> CacheOptions:
 
 def _all_paths(paths: tuple[str, ...], replicas: Replicas | None) -> set[str]:
     return {*paths, *(replicas.stores.values() if replicas else ())}
-
-
-_SPARK_PAYS = 20 << 30
-"""For fewer bytes, processes on one machine end before Spark has started."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """The options that choose the engine."""
-
-    engine: str = AUTO
-    jobs: int | None = None
-    master: str | None = None
-    rate_max: float | None = None
-
-
-@contextmanager
-def started_engine(engine_options: EngineOptions, size: int) -> Iterator[tuple[TaskEngine, int]]:
-    """Yield the engine for an input of `size` bytes, and the number of tasks that it runs at once."""
-    if _runs_on_spark(engine_options, size):
-        with _spark_engine(engine_options) as engine:
-            yield engine
-        return
-    from recovery.audit.engines.local import Pool
-
-    jobs = worker_count(size, engine_options.jobs)
-    yield Pool(jobs, engine_options.rate_max), jobs
-
-
-def _runs_on_spark(engine_options: EngineOptions, size: int) -> bool:
-    if engine_options.engine != AUTO:
-        return engine_options.engine == SPARK
-    return engine_options.master is not None or (size >= _SPARK_PAYS and _has_spark())
-
-
-def _has_spark() -> bool:
-    """Return whether Spark and a Java for it are installed.
-
-    If not, say so: the audit then runs without Spark.
-    """
-    if find_spec("pyspark") is None:
-        say("Spark is not installed: the audit runs in processes on this machine")
-        return False
-    from recovery.audit.spark.java import SparkUnavailable, find_java
-
-    try:
-        find_java()
-    except SparkUnavailable as error:
-        say(f"{error}; the audit runs in processes on this machine")
-        return False
-    return True
-
-
-@contextmanager
-def _spark_engine(engine_options: EngineOptions) -> Iterator[tuple[TaskEngine, int]]:
-    if find_spec("pyspark") is None:
-        raise NotInstalled("--engine spark needs pyspark: pip install 'ledgerstore[audit]'")
-    from recovery.audit.spark.engine import SparkEngine, SparkFailed
-    from recovery.audit.spark.java import SparkUnavailable
-    from recovery.audit.spark.session import open_context
-
-    # An interrupt while py4j talks to Java makes it log a traceback. The user knows of the interrupt, so drop
-    # it.
-    logging.getLogger().addHandler(logging.NullHandler())
-    master = engine_options.master or (f"local[{engine_options.jobs}]" if engine_options.jobs else None)
-    try:
-        context = open_context(master)
-    except SparkUnavailable as error:
-        raise CannotDo(f"{error}; `--engine local` works without it") from error
-    try:
-        yield SparkEngine(context, engine_options.rate_max), context.defaultParallelism
-    except SparkFailed as error:
-        raise StoppedEarly(str(error)) from error
-    finally:
-        context.stop()
-
-
-class StoppedEarly(CannotDo):
-    """The audit had begun, and could not continue."""
-
-    exit_code = Exit.PARTLY
 
 
 _COLUMNS = [

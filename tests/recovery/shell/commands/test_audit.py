@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from shell_samples import run, verdict
 
-import recovery.shell.commands.audit as audit_command
 from recovery import open_store
+from recovery.shell import audit_engine
 from storage.config import StoreConfig
 
 if TYPE_CHECKING:
@@ -189,14 +189,14 @@ def test_without_java_spark_is_refused_in_one_line_that_names_the_local_engine(
 def test_large_inputs_use_spark_only_if_it_can_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(audit_command, "find_spec", lambda _: None)
-    with audit_command.started_engine(audit_command.EngineOptions(jobs=2), 1 << 40) as (engine, jobs):
+    monkeypatch.setattr(audit_engine, "find_spec", lambda _: None)
+    with audit_engine.started_engine(audit_engine.EngineOptions(jobs=2), 1 << 40) as (engine, jobs):
         assert (engine.name, jobs) == ("local", 2)
     assert "Spark is not installed: the audit runs in processes on this machine" in capsys.readouterr().err
 
 
 def test_a_rate_is_given_to_the_engine() -> None:
-    with audit_command.started_engine(audit_command.EngineOptions("local", 3, rate_max=5e6), 0) as (
+    with audit_engine.started_engine(audit_engine.EngineOptions("local", 3, rate_max=5e6), 0) as (
         engine,
         _,
     ):
