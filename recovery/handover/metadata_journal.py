@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from storage.commit.pending import size_of
+from storage.commit.portions import size_of
 from storage.journal import format as journal_format
 from storage.journal.writer import Group
 

@@ -19,7 +19,6 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from storage.capacity.guard import Need
-from storage.commit import pending
 from storage.commit.deletes import Deletes
 from storage.commit.interruption import NeedsThread, is_interruption
 from storage.commit.pending import (
@@ -28,10 +27,8 @@ from storage.commit.pending import (
     DONE,
     FINISH,
     INSERT,
-    JOINED_MIN,
     NO_ENTRIES,
     OVER,
-    SEAL,
     SYNC,
     WRITE,
     Flush,
@@ -40,6 +37,17 @@ from storage.commit.pending import (
     PendingEntries,
     PendingGroup,
     PendingSeal,
+)
+from storage.commit.portions import (
+    JOINED_MIN,
+    SEAL,
+    Portion,
+    joined,
+    journal_group_of,
+    key_records_size,
+    portions_of,
+    size_of,
+    with_keys,
 )
 from storage.commit.queue import CommitQueue, this_thread
 from storage.entry import record_format
@@ -57,13 +65,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from storage.capacity.guard import SpaceGuard
-    from storage.commit.pending import (
-        ControlRecord,
-        Erasure,
-        Pending,
-        PendingDelete,
-        Watcher,
-    )
+    from storage.commit.pending import ControlRecord, Pending, Watcher
+    from storage.commit.pending_deletes import Erasure, PendingDelete
     from storage.journal.journal_set import Journals
     from storage.journal.writer import JournalWriter
     from storage.ledgers.metadata import LedgerMetadata
@@ -354,7 +357,7 @@ class Committer:
                     if one.size <= SMALL and one.first_id == one.last_id:
                         journal.write_one(one.headers, one.payloads[0], one.size, journals.durable_up_to)
                     else:
-                        journal.write(pending.journal_group_of(entries), journals.durable_up_to)
+                        journal.write(journal_group_of(entries), journals.durable_up_to)
                     group.step = SYNC
                 else:
                     self._write(group)
@@ -371,7 +374,7 @@ class Committer:
                     return
             # 3. Insert in the active table, and only then let the table's mark cover the group.
             active = self._slot.tables.active
-            runs = entries if len(entries) < JOINED_MIN else pending.joined(entries)
+            runs = entries if len(entries) < JOINED_MIN else joined(entries)
             for run in runs:
                 if not (group.is_repeated and _has(active, run)):
                     active.insert_parts(
@@ -445,7 +448,7 @@ class Committer:
                 if group.claims:
                     self._declare(group)
                 if group.entries or group.controls:
-                    portions = pending.portions_of(group, self._limits.group_size_max)
+                    portions = portions_of(group, self._limits.group_size_max)
             except DiskFull as error:
                 group.full = error
         # On a full disk too, because what the checkpoint trims may be the very space that is missing.
@@ -469,7 +472,7 @@ class Committer:
     def _write(self, group: PendingGroup) -> None:
         """Write the portion under way, to the next journal if this one has no room."""
         if group.portions is None:
-            portion = pending.Portion(pending.journal_group_of(group.entries), group.entries)
+            portion = Portion(journal_group_of(group.entries), group.entries)
             group.portions = [portion]
         else:
             portion = group.portions[group.at]
@@ -485,12 +488,12 @@ class Committer:
             return
         journal_group = portion.journal_group
         missing = portion.keys({} if journal is None else journal.keyed)
-        if journal is None or not journal.has_room(journal_group, pending.key_records_size(missing)):
+        if journal is None or not journal.has_room(journal_group, key_records_size(missing)):
             if not group.is_repeated and self.needs_thread():
                 raise NeedsThread
             # A new journal needs the keys of all its ledgers.
             missing = portion.keys({})
-            found = self._rolled(journal_group, pending.key_records_size(missing))
+            found = self._rolled(journal_group, key_records_size(missing))
             if isinstance(found, DiskFull):
                 group.full = found
                 group.portions, group.at = [SEAL], 0
@@ -499,7 +502,7 @@ class Committer:
             journal = found
             missing = portion.keys(journal.keyed)
         if missing:
-            journal_group = pending.with_keys(journal_group, missing)
+            journal_group = with_keys(journal_group, missing)
         journal.write(journal_group, journals.durable_up_to)
         group.keys, group.step = missing, SYNC
 
@@ -707,8 +710,8 @@ class Committer:
         # Not from the states, because they look up the end of a ledger, which may be unreadable.
         known = {ledger_id: self._metadata.of(ledger_id).master_key for ledger_id in ledger_ids}
         keys = {ledger_id: key for ledger_id, key in known.items() if key is not None}
-        group = JournalGroup(records, len(records), pending.size_of(records))
-        journal: JournalWriter = self._journals.carry_over(pending.with_keys(group, keys))
+        group = JournalGroup(records, len(records), size_of(records))
+        journal: JournalWriter = self._journals.carry_over(with_keys(group, keys))
         journal.keyed.update(keys)
         self._slot.tables.active.covers_until = self._journals.durable_up_to
 

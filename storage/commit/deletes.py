@@ -20,16 +20,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from storage.capacity.guard import Need
-from storage.commit.pending import (
-    ERASE,
-    ERASED,
-    HAND_BACK,
-    WRITE_TOMBSTONES,
-    DeleteGroup,
-    Erasure,
-    PendingDelete,
-    PendingDeletes,
-)
+from storage.commit.pending import ERASE, ERASED, HAND_BACK, WRITE_TOMBSTONES
+from storage.commit.pending_deletes import DeleteGroup, Erasure, PendingDelete, PendingDeletes
 from storage.commit.queue import CommitQueue, this_thread
 from storage.errors import DiskFull
 from storage.runtime.worker import uninterrupted

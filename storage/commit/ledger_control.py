@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from storage.capacity.guard import Need
-from storage.commit.pending import Erasure, PendingFence, PendingLac, confirmed_by, last_add_confirmed
+from storage.commit.pending import PendingFence, PendingLac, confirmed_by, last_add_confirmed
+from storage.commit.pending_deletes import Erasure
 from storage.errors import DiskFull, StoreClosed
 from storage.runtime.worker import uninterrupted
 

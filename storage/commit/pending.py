@@ -10,29 +10,27 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from storage.entry import format as entry_format
 from storage.entry import record_format
 from storage.entry.model import NO_ENTRY, DigestType
-from storage.entry.position import LENGTH_WORD_SIZE, START
+from storage.entry.position import LENGTH_WORD_SIZE
 from storage.errors import DiskFull, InvalidEntry
 from storage.journal import format as journal_format
-from storage.journal.seal import GroupFlag
-from storage.journal.writer import Group as JournalGroup
 from storage.ledgers.metadata import as_claimed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from concurrent.futures import Future
 
+    from storage.commit.pending_deletes import Erasure, PendingDelete
+    from storage.commit.portions import Portion
     from storage.commit.queue import Gate
     from storage.entry.credentials import Access
     from storage.entry.ledger_record import LedgerRecord
     from storage.entry.model import Entry
-    from storage.entry.position import JournalPosition
     from storage.ledgers.state import LedgerState
 
 # The steps of a commit, in their order; `Committer.proceed` takes them. After WRITE, SYNC and INSERT of one
@@ -42,16 +40,11 @@ BEGIN, WRITE, SYNC, INSERT, FINISH, OVER, ANSWER, DONE = range(8)
 WRITE_TOMBSTONES, HAND_BACK, ERASE, ERASED = range(4)
 """The steps of deletes: see `storage.commit.deletes`."""
 
-JOINED_MIN = 4
-"""With fewer pieces of work it does not pay to join them for the table."""
-
 if TYPE_CHECKING:
     Watcher = Callable[[BaseException | None], None]
 
 _CRC32C = DigestType.CRC32C  # looked up once, because an enum's member costs as much as a call
 _LENGTH = struct.Struct(">i")
-_KEY_FRAME_SIZE = len(journal_format.encode_ledger_key(0, b""))
-_new_tuple = tuple.__new__
 
 
 NO_ENTRIES: list[PendingEntries] = []
@@ -440,307 +433,3 @@ def confirmed_without_entries(row: LedgerRecord) -> int:
 def confirmed_by(row: LedgerRecord) -> int:
     """Return the ledger's explicit last add confirmed; -1 if there is none."""
     return NO_ENTRY if row.explicit_lac is None else last_add_confirmed(row.explicit_lac)
-
-
-# ── deletes: see `storage.commit.deletes` for their order ─────────────────────────────────────────────────
-
-
-class PendingDelete(Pending):
-    """Holds a ledger and decides up to which position in the journals it is dead.
-
-    It is over when the ledger was erased, or when that has failed.
-    """
-
-    state: LedgerState
-    upto: JournalPosition = START
-    row: LedgerRecord | None = None
-    """The tombstone, once it is durable."""
-    exists = False
-    """Whether there is such a ledger."""
-    whole: PendingDeletes | None = None
-    """The deletes of many ledgers at once of which it is one."""
-    delete_group: DeleteGroup | None = None
-    """The group of deletes in which its tombstone becomes durable, once `upto` is decided."""
-    is_done = False
-    """Whether no reader finds the ledger any more."""
-    is_released = False
-
-    def __init__(self, state: LedgerState, access: Access | None) -> None:
-        """Without credentials any caller may delete: it speaks for all clients of the ledger."""
-        self.state = state
-        self.access = access
-
-    def join(self, group: PendingGroup) -> None:
-        state = self.state
-        if not state.is_claimed:
-            self.is_durable, self.group = True, group
-            return
-        if self.access is not None:
-            state.check_key(self.access)
-        # From here on no call, as in `PendingEntries.join`. The ledger is held, so that later adds do not go
-        # with this group.
-        self.exists = state.is_held = True
-        group.deletes = (*group.deletes, self)
-        self.group = group
-
-    def release(self) -> None:
-        """Let other work join groups of the ledger again."""
-        # Once, because after that another delete may hold the ledger.
-        if not self.is_released:
-            self.is_released, self.state.is_held = True, False
-
-
-class PendingDeletes(Pending):
-    """Deletes of several ledgers at once: all of them join one group, or none does."""
-
-    missing: LedgerState | None = None
-    """The first of the ledgers that does not exist; then none is deleted."""
-
-    def __init__(self, deletes: Sequence[PendingDelete]) -> None:
-        self.deletes = deletes
-        self.last = deletes[-1]
-        for one in deletes:
-            one.whole = self
-
-    @property
-    def state(self) -> LedgerState:  # type: ignore[override]
-        """A ledger that another delete holds, for which all of them wait; else the first one."""
-        return next((one.state for one in self.deletes if one.state.is_held), self.deletes[0].state)
-
-    def join(self, group: PendingGroup) -> None:
-        self.missing = next((one.state for one in self.deletes if not one.state.is_claimed), None)
-        if self.missing is not None:
-            self.is_durable, self.group = True, group
-            return
-        for one in self.deletes:
-            if one.access is not None:
-                one.state.check_key(one.access)
-        # No signal handler runs in the thread that makes deletes, so that nothing comes in between.
-        for one in self.deletes:
-            one.exists = one.state.is_held = True
-            one.group = group
-        group.deletes = (*group.deletes, *self.deletes)
-        self.group = group
-
-
-class DeleteGroup:
-    """Deletes whose tombstones become durable together."""
-
-    # field                                    written by               under
-    step = WRITE_TOMBSTONES  #                             its leader               -
-    deletes: Sequence[PendingDelete] = ()  #          leader of a commit       lock of the queue of deletes
-    rows: Sequence[LedgerRecord] = ()  #       its leader               -
-    erasure: Erasure | None = None  #          its leader               -
-    error: BaseException | None = None  #      its leader               -
-    # The rest as in `PendingGroup`.
-    is_over = False
-    leader: object = None
-    may_lead = False
-    is_left = False
-    passed_at = 0.0
-    waiting: AbstractSet[int] = frozenset()
-    gate: Gate | None = None
-
-
-class Erasure(Pending):
-    """Hides from readers what is durably gone: deleted ledgers, which it releases, and truncated entries."""
-
-    def __init__(
-        self,
-        deletes: Sequence[PendingDelete] = (),
-        rows: Sequence[LedgerRecord] = (),
-        truncated: Sequence[int] = (),
-    ) -> None:
-        self.deletes = deletes
-        self.rows = rows
-        """The tombstones of the deletes."""
-        self.truncated = truncated
-        """The ledgers whose truncations are durable."""
-        self.is_durable = not truncated
-        """Whether the commit has nothing to tell its caller. The caller of a truncation gets the error of the
-        group if the entries were not hidden; a delete looks for that by itself."""
-
-    def join(self, group: PendingGroup) -> None:
-        group.erasures = (*group.erasures, self)
-        self.group = group
-
-
-# ── the portions of a group, one sync each ────────────────────────────────────────────────────────────────
-
-
-class Portion(NamedTuple):
-    """A part of a group that is written to the journal and synced at once."""
-
-    journal_group: JournalGroup
-    entries: Sequence[PendingEntries] = ()
-    controls: Sequence[ControlRecord] = ()
-    is_seal: bool = False
-
-    def keys(self, keyed: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Return the keys of its ledgers that are known and not among these.
-
-        A ledger that was made again after a delete may have another key than these say.
-        """
-        missing = {}
-        work: Iterable[PendingEntries | ControlRecord] = chain(self.entries, self.controls)
-        for one in work:
-            state = one.state
-            key = state.facts.master_key
-            if key is not None and keyed.get(state.ledger_id) != key:
-                missing[state.ledger_id] = key
-        return missing
-
-
-SEAL = Portion(JournalGroup((), 0, 0), is_seal=True)
-"""An empty group that proves the one before it to be durable."""
-
-
-def portions_of(group: PendingGroup, size_max: int) -> list[Portion]:
-    """Divide the group into portions of at most this size; only a single larger entry makes a larger one."""
-    entries, controls = group.entries, group.controls
-    portions = [Portion(journal_group_of(members), members) for members in _members(group, size_max)]
-    if controls:
-        last = portions.pop() if portions else Portion(JournalGroup((), 0, 0))
-        records = [one.record for one in controls]
-        before = last.journal_group
-        count, size = before.record_count + len(records), before.size + size_of(records)
-        with_records = JournalGroup([*before.buffers, *records], count, size, before.flags)
-        portions.append(Portion(with_records, last.entries, controls))
-    assert portions or not entries, "each entry is in a portion"
-    return portions
-
-
-def _members(group: PendingGroup, size_max: int) -> Iterator[Sequence[PendingEntries]]:
-    if group.size <= size_max:
-        if group.entries:
-            yield group.entries
-        return
-    members: list[PendingEntries] = []
-    size = 0
-    for one in group.entries:
-        for part in _parts(one, size_max):
-            if members and size + part.size > size_max:
-                yield members
-                members, size = [], 0
-            members.append(part)
-            size += part.size
-    if members:
-        yield members
-
-
-def _parts(work: PendingEntries, size_max: int) -> Iterator[PendingEntries]:
-    """Yield the work itself if it fits into one portion, which a crash then keeps whole or not at all."""
-    if work.size <= size_max:
-        yield work
-        return
-    first, size, length = 0, 0, work.length - sum(map(len, work.payloads))
-    front_size = work.front_size
-    for at, payload in enumerate(work.payloads):
-        added = front_size + len(payload)
-        if size and size + added > size_max:
-            yield _part(work, slice(first, at), size, length)
-            first, size = at, 0
-        size += added
-        length += len(payload)
-    yield _part(work, slice(first, None), size, length)
-
-
-def _part(work: PendingEntries, part: slice, size: int, length: int) -> PendingEntries:
-    payloads, width = work.payloads[part], work.front_size
-    headers = work.headers[width * part.start :][: width * len(payloads)]
-    found = _entries(work, work.first_id + part.start, headers, payloads, size, length, work.confirmed)
-    found.whole = work
-    return found
-
-
-def _entries(
-    like: PendingEntries,
-    first_id: int,
-    headers: bytes,
-    payloads: Sequence[bytes],
-    size: int,
-    length: int,
-    confirmed: int,
-) -> PendingEntries:
-    """Return entries of the same ledger that have their ids already."""
-    found = PendingEntries(like.state, like.access, payloads)
-    found.first_id, found.last_id = first_id, first_id + len(payloads) - 1
-    found.headers, found.size, found.length, found.confirmed = headers, size, length, confirmed
-    return found
-
-
-def journal_group_of(members: Sequence[PendingEntries]) -> JournalGroup:
-    """Return the records of this work as a group of the journal."""
-    if len(members) == 1:
-        (work,) = members
-        if len(work.payloads) == 1:
-            return _new_tuple(JournalGroup, ((work.headers, work.payloads[0]), 1, work.size, GroupFlag.NONE))
-        buffers = record_format.buffers(work.headers, work.payloads)
-        return JournalGroup(buffers, len(work.payloads), work.size, GroupFlag.ATOMIC)
-    pieces: list[bytes] = []
-    # Counted here, because the size of a group may be too large after an interruption.
-    count = size = 0
-    for work in members:
-        size += work.size
-        if work.first_id == work.last_id:  # so common that a call counts
-            pieces += (work.headers, work.payloads[0])
-            count += 1
-        else:
-            pieces += record_format.buffers(work.headers, work.payloads)
-            count += len(work.payloads)
-    # Only a part of work that is too large for one portion may survive a crash; `append_many` says so.
-    return JournalGroup(pieces, count, size, GroupFlag.ATOMIC if count > len(members) else GroupFlag.NONE)
-
-
-def joined(entries: Sequence[PendingEntries]) -> Sequence[PendingEntries]:
-    """Return the same entries as fewer pieces: one for all single adds of many callers to a ledger."""
-    if len(entries) < JOINED_MIN or len({one.state for one in entries}) == len(entries):
-        return entries
-    found: list[PendingEntries] = []
-    first = 0
-    for at, one in enumerate(entries[1:], 1):
-        before = entries[at - 1]
-        if one.state is not before.state or not _continues(one, before):
-            found.append(_joined(entries, first, at))
-            first = at
-    found.append(_joined(entries, first, len(entries)))
-    return found
-
-
-def _continues(one: PendingEntries, before: PendingEntries) -> bool:
-    """Return whether both are single entries with headers of one size, and the one follows the other."""
-    is_next = one.first_id == one.last_id == before.first_id + 1 and before.first_id == before.last_id
-    return is_next and len(one.headers) == len(before.headers)
-
-
-def _joined(entries: Sequence[PendingEntries], start: int, stop: int) -> PendingEntries:
-    if stop == start + 1:
-        return entries[start]
-    members = entries[start:stop]
-    return _entries(
-        members[0],
-        members[0].first_id,
-        b"".join([one.headers for one in members]),
-        [one.payloads[0] for one in members],
-        sum([one.size for one in members]),
-        members[-1].length,
-        max([one.confirmed for one in members]),
-    )
-
-
-def key_records_size(keys: Mapping[int, bytes]) -> int:
-    """Return the size of the key records of these ledgers."""
-    return sum(_KEY_FRAME_SIZE + len(key) for key in keys.values()) if keys else 0
-
-
-def with_keys(group: JournalGroup, keys: Mapping[int, bytes]) -> JournalGroup:
-    """Return the group with key records first: a bookie skips the records of a ledger without a key."""
-    if not keys:
-        return group
-    records = [journal_format.encode_ledger_key(ledger_id, key) for ledger_id, key in sorted(keys.items())]
-    size = group.size + size_of(records)
-    return JournalGroup([*records, *group.buffers], len(records) + group.record_count, size, group.flags)
-
-
-def size_of(records: Iterable[bytes]) -> int:
-    return sum(map(len, records))

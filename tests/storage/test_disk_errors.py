@@ -20,7 +20,8 @@ from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
 from store_internals import StoreInternals, used_bytes
 
 from recovery.crashlab import FailedSync, Lasting, LoseAll, Pages, Refused, ShortWrite, Verb, When
-from storage.commit.pending import PendingDelete, PendingGroup
+from storage.commit.pending import PendingGroup
+from storage.commit.pending_deletes import PendingDelete
 from storage.entry.model import Entry
 from storage.entry.position import JournalPosition
 from storage.errors import DiskFull, EntryUnreadable, NoSuchLedger, Overloaded, StoreError, StoreFailed

@@ -75,12 +75,12 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "A short cut: an empty mapping holds no record either.",
     ),
     Equivalent(
-        "storage.commit.pending:journal_group_of:condition.6",
+        "storage.commit.portions:journal_group_of:condition.6",
         "work.first_id == work.last_id → False",
         "A short cut for one entry: buffers and counts of the general case are the same.",
     ),
     Equivalent(
-        "storage.commit.pending:key_records_size:condition.1",
+        "storage.commit.portions:key_records_size:condition.1",
         "keys → True",
         "The sum over no keys is zero, which is what the short cut says.",
     ),
@@ -314,7 +314,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "A short cut for the digest type of most ledgers: the general case computes the same size.",
     ),
     Equivalent(
-        "storage.commit.pending:_members:compare.1",
+        "storage.commit.portions:_members:compare.1",
         "group.size <= size_max → group.size < size_max",
         "A group of exactly this size: the loop after it makes the same single portion.",
     ),
@@ -479,7 +479,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "After a whole write it writes the empty rest: no byte more, at the same place.",
     ),
     Equivalent(
-        "storage.commit.pending:_members:swap.1",
+        "storage.commit.portions:_members:swap.1",
         "if group.size <= size_max: if group.entries: yie … oup.entries return ↔ members: "
         "list[PendingEntries] = []",
         "A new list of this call, which the other statement neither reads nor changes.",
@@ -731,7 +731,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "Without an error of the group no delete of it is undone.",
     ),
     Equivalent(
-        "storage.commit.pending:_parts:swap.1",
+        "storage.commit.portions:_parts:swap.1",
         "if work.size <= size_max: yield work return ↔ first, size, length = (0, 0, work.length - "
         "sum(m … , work.payloads)))",
         "Three numbers of this call, which are not used if the work fits.",

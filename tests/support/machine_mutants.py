@@ -43,6 +43,8 @@ MODULES = (
     "storage.commit.deletes",
     "storage.commit.interruption",
     "storage.commit.pending",
+    "storage.commit.pending_deletes",
+    "storage.commit.portions",
     "storage.commit.queue",
     "storage.journal.journal_set",
     "storage.journal.writer",

@@ -183,12 +183,12 @@ PLANTED = (
         "a group that began as atomic is kept whole or not at all",
         (
             EditAddress(
-                "storage.commit.pending",
+                "storage.commit.portions",
                 "journal_group_of",
                 Replace("GroupFlag.ATOMIC if count > len(members) else GroupFlag.NONE", "GroupFlag.NONE"),
             ),
             EditAddress(
-                "storage.commit.pending",
+                "storage.commit.portions",
                 "journal_group_of",
                 Rewrite(
                     "return JournalGroup(buffers, len(work.payloads), work.size, GroupFlag.ATOMIC)",
@@ -675,7 +675,7 @@ PLANTED = (
     _one(
         "statement-not-journaled",
         "a fence or a confirmation is durable in the journal before it is answered",
-        "storage.commit.pending",
+        "storage.commit.portions",
         "portions_of",
         Rewrite("with_records = ...", "with_records = before"),
     ),
@@ -697,7 +697,7 @@ PLANTED = (
     _one(
         "statement-without-a-key",
         "the key is logged before a fence too, because a bookie skips a fence without it",
-        "storage.commit.pending",
+        "storage.commit.portions",
         "Portion.keys",
         Replace("chain(self.entries, self.controls)", "self.entries"),
         "tests/storage/commit/test_ledger_control.py",

@@ -37,13 +37,8 @@ from recovery.directory.layout import Layout
 from recovery.opening.assembly import Platform
 from recovery.opening.open_store import Opening
 from recovery.proving.stepped_workers import ManualWorker
-from storage.commit.pending import (
-    PendingDelete,
-    PendingEntries,
-    PendingFence,
-    PendingLac,
-    ReplicaEntry,
-)
+from storage.commit.pending import PendingEntries, PendingFence, PendingLac, ReplicaEntry
+from storage.commit.pending_deletes import PendingDelete
 from storage.config import StoreConfig
 from storage.entry import format as entry_format
 from storage.entry import record_format
@@ -61,7 +56,8 @@ if TYPE_CHECKING:
     from store_promises import ObservedStore
 
     from recovery.crashlab import Fate, Fault
-    from storage.commit.pending import ControlRecord, DeleteGroup, PendingGroup
+    from storage.commit.pending import ControlRecord, PendingGroup
+    from storage.commit.pending_deletes import DeleteGroup
     from storage.entry.credentials import Access
     from storage.ledgers.state import LedgerState
     from storage.runtime.worker import Pause, Worker

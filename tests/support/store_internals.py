@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from recovery.replay.journal_backed_table import JournalBackedTable
     from storage.aio import AsyncStore
     from storage.capacity.guard import SpaceGuard
-    from storage.commit.pending import DeleteGroup, Pending, PendingDelete, PendingGroup
+    from storage.commit.pending import Pending, PendingGroup
+    from storage.commit.pending_deletes import DeleteGroup, PendingDelete
     from storage.config import StoreConfig
     from storage.disk.files import ReadFile
     from storage.entry.batch import EntryBatch

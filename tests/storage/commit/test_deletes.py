@@ -15,7 +15,8 @@ from store_internals import EngineCall, LockIsHeld, StoreInternals
 
 from storage.commit import committer, deletes, ledger_control, pending
 from storage.commit import queue as commit_queue
-from storage.commit.pending import ERASED, PendingDelete
+from storage.commit.pending import ERASED
+from storage.commit.pending_deletes import PendingDelete
 from storage.errors import NoSuchLedger, StoreFailed
 from storage.index import visible
 from storage.journal import journal_set

@@ -6,14 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.commit import pending as commit_pending
-from storage.commit.pending import (
-    PendingDelete,
-    PendingDeletes,
-    PendingEntries,
-    PendingGroup,
-    ReplicaEntry,
-)
+from storage.commit import portions as commit_portions
+from storage.commit.pending import PendingEntries, PendingGroup, ReplicaEntry
+from storage.commit.pending_deletes import PendingDelete, PendingDeletes
 from storage.entry.credentials import Access
 from storage.entry.digest import master_key
 from storage.entry.model import Entry
@@ -24,7 +19,7 @@ from storage.ledgers.state import EMPTY, LedgerState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.commit.pending import Portion
+    from storage.commit.portions import Portion
 
 WRITER = Access(master_key(b""))
 
@@ -59,7 +54,7 @@ def test_runs_that_fill_a_group_exactly_are_one_group() -> None:
     runs = [added(tail, b"x" * 10) for _ in range(6)]
     size = runs[0].size
 
-    portions = commit_pending.portions_of(loaded(*runs), 3 * size)
+    portions = commit_portions.portions_of(loaded(*runs), 3 * size)
 
     assert group_sizes(portions) == [3 * size, 3 * size]
     assert records_of(portions) == b"".join(b"".join(run.records) for run in runs)
@@ -70,14 +65,14 @@ def test_one_byte_less_leaves_the_last_run_to_the_next_group() -> None:
     runs = [added(tail, b"x" * 10) for _ in range(6)]
     size = runs[0].size
 
-    assert group_sizes(commit_pending.portions_of(loaded(*runs), 3 * size - 1)) == [2 * size] * 3
+    assert group_sizes(commit_portions.portions_of(loaded(*runs), 3 * size - 1)) == [2 * size] * 3
 
 
 def test_a_run_that_is_too_large_for_a_group_is_cut_where_a_group_is_exactly_full() -> None:
     run = added(state_of(7), *[b"x" * 10] * 6)
     size = run.size // 6
 
-    portions = commit_pending.portions_of(loaded(run), 4 * size)
+    portions = commit_portions.portions_of(loaded(run), 4 * size)
 
     assert group_sizes(portions) == [4 * size, 2 * size]
     assert records_of(portions) == b"".join(run.records)
@@ -95,7 +90,7 @@ def test_a_group_is_atomic_when_any_of_its_runs_holds_several_entries(
 ) -> None:
     runs = [added(state_of(number), *[b"x"] * count) for number, count in enumerate(counts)]
 
-    (portion,) = commit_pending.portions_of(loaded(*runs), 1 << 20)
+    (portion,) = commit_portions.portions_of(loaded(*runs), 1 << 20)
 
     assert portion.journal_group.flags == flag
     assert portion.journal_group.record_count == sum(counts)
@@ -108,7 +103,7 @@ def test_what_is_joined_for_the_table_never_mixes_two_ledgers() -> None:
     runs = [added(one, b"0"), added(other, b"1"), added(one, b"2")]
     runs += [added(one, b"3"), added(one, b"4")]
 
-    found = commit_pending.joined(runs)
+    found = commit_portions.joined(runs)
 
     assert [(run.state.ledger_id, run.first_id, run.last_id) for run in found] == [
         (7, 0, 0),
@@ -123,7 +118,7 @@ def test_entries_that_were_added_together_are_not_joined_with_others() -> None:
     runs = [added(tail, b"0"), added(tail, b"1", b"2"), added(tail, b"3")]
     runs += [added(tail, b"4"), added(tail, b"5")]
 
-    found = commit_pending.joined(runs)
+    found = commit_portions.joined(runs)
 
     assert [(run.first_id, run.last_id) for run in found] == [(0, 0), (1, 2), (3, 5)]
     last = found[-1]
@@ -132,7 +127,7 @@ def test_entries_that_were_added_together_are_not_joined_with_others() -> None:
 
 def test_the_key_of_a_ledger_is_logged_once_and_another_key_again() -> None:
     tail = state_of(7)
-    (portion,) = commit_pending.portions_of(loaded(added(tail, b"x")), 1 << 20)
+    (portion,) = commit_portions.portions_of(loaded(added(tail, b"x")), 1 << 20)
     key = WRITER.master_key
 
     assert portion.keys({}) == {7: key}
@@ -141,25 +136,25 @@ def test_the_key_of_a_ledger_is_logged_once_and_another_key_again() -> None:
 
 
 def test_a_group_with_keys_counts_and_measures_them() -> None:
-    (portion,) = commit_pending.portions_of(loaded(added(state_of(7), b"x")), 1 << 20)
+    (portion,) = commit_portions.portions_of(loaded(added(state_of(7), b"x")), 1 << 20)
     keys = {9: b"k" * 20, 7: b"k" * 20}
 
-    group = commit_pending.with_keys(portion.journal_group, keys)
+    group = commit_portions.with_keys(portion.journal_group, keys)
 
     assert (
         group.size
         == sum(map(len, group.buffers))
-        == portion.journal_group.size + commit_pending.key_records_size(keys)
+        == portion.journal_group.size + commit_portions.key_records_size(keys)
     )
     assert group.record_count == portion.journal_group.record_count + 2
-    assert commit_pending.with_keys(portion.journal_group, {}) is portion.journal_group
+    assert commit_portions.with_keys(portion.journal_group, {}) is portion.journal_group
 
 
 def test_a_group_without_entries_has_no_portion_even_if_its_size_was_counted_too_large() -> None:
-    assert commit_pending.portions_of(loaded(), 100) == []
+    assert commit_portions.portions_of(loaded(), 100) == []
     counted = loaded()
     counted.size = 101
-    assert commit_pending.portions_of(counted, 100) == []
+    assert commit_portions.portions_of(counted, 100) == []
 
 
 def test_if_one_of_many_ledgers_has_gone_meanwhile_no_delete_joins_and_it_is_named() -> None:

@@ -12,7 +12,7 @@ import pytest
 from stepped_store import Site
 from store_internals import EngineCall, StoreInternals
 
-from storage.commit.pending import PendingDelete
+from storage.commit.pending_deletes import PendingDelete
 from storage.entry.model import DigestType
 from storage.journal.writer import JournalWriter
 

@@ -10,7 +10,13 @@ import pytest
 from stepped_store import Site
 from store_internals import HeldLock, LockIsHeld, StoreInternals
 
-from storage.commit.pending import ClientEntry, PendingEntries, PendingFence, PendingGroup, ReplicaEntry
+from storage.commit.pending import (
+    ClientEntry,
+    PendingEntries,
+    PendingFence,
+    PendingGroup,
+    ReplicaEntry,
+)
 from storage.commit.queue import new_lock
 from storage.entry import format as entry_format
 from storage.entry import record_format
