@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from recovery.autorecovery import audits, decommission
 from recovery.clusterlab.clients import RecovererClient
-from recovery.clusterlab.metadata_ensemble import children_at
 from recovery.clusterlab.oracles import InvariantViolated
 from recovery.clusterlab.recovery_hosts import PATHS, ROOT
 from recovery.clusterlab.repaired_cluster import RepairedCluster
+from recovery.clusterlab.tree_session import children_at
 from recovery.clusterlab.world import EventKind
 from storage.cluster.client.writer import WriterState
 from storage.cluster.errors import MetadataUnavailable, ReplicationStateUnchanged

@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from recovery.clusterlab.world import EventKind
-from storage.cluster.metadata.znodes import ChildNames, CreateMode, Gone, Node, NodeStat
+from storage.cluster.metadata.znodes import CreateMode
 from storage.cluster.zookeeper.records import OPEN_ACL, Create, ErrorCode, Nothing, OpCode
 from storage.cluster.zookeeper.tree import ZnodeTree, new_tree
 
@@ -155,17 +155,3 @@ class MetadataEnsemble:
 
 
 # ── what a tree says ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def node_at(tree: ZnodeTree, path: str) -> Node | Gone:
-    """Return a node as the port shows it."""
-    found = tree.nodes.get(path)
-    return Gone() if found is None else Node(found.data or b"", NodeStat(*tree.stat(path, found)))
-
-
-def children_at(tree: ZnodeTree, path: str) -> ChildNames | Gone:
-    """Return the children of a node as the port shows them."""
-    found = tree.nodes.get(path)
-    if found is None:
-        return Gone()
-    return ChildNames(tuple(sorted(tree.children(path))), NodeStat(*tree.stat(path, found)))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.autorecovery.service import AutoRecovery
 from recovery.clusterlab.clients import Process
-from recovery.clusterlab.metadata_ensemble import node_at
+from recovery.clusterlab.tree_session import node_at, set_answer
 from recovery.clusterlab.virtual_loop import UNITS_PER_SECOND
 from recovery.clusterlab.world import EventKind
-from recovery.clusterlab.znodes import LostCall, ZnodeSession, set_answer
+from recovery.clusterlab.znodes import LostCall, ZnodeSession
 from storage.cluster.client.cluster import AsyncCluster, open_cluster
 from storage.cluster.client.effects import NoAnswer
 from storage.cluster.errors import ClusterError

@@ -15,9 +15,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from recovery.autorecovery.fragments import fixed_fragments
-from recovery.clusterlab.metadata_ensemble import node_at
 from recovery.clusterlab.oracles import InvariantViolated, Oracles
 from recovery.clusterlab.recovery_hosts import PATHS, ROOT
+from recovery.clusterlab.tree_session import node_at
 from storage.cluster.metadata import ledger as ledger_format
 from storage.cluster.metadata.ledger import ClusterLedgerMetadata, ClusterLedgerState
 from storage.cluster.metadata.underreplication import (

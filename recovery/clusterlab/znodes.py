@@ -21,47 +21,17 @@ import asyncio
 import enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from recovery.clusterlab.metadata_ensemble import children_at, node_at
+from recovery.clusterlab.tree_session import TreeSession, children_at, node_at
 from recovery.clusterlab.world import EventKind
 from storage.cluster.errors import MetadataUnavailable, SessionExpired
-from storage.cluster.metadata.znodes import (
-    ANY_VERSION,
-    ChildNames,
-    Conflict,
-    Created,
-    CreateMode,
-    Deleted,
-    Exists,
-    Gone,
-    Node,
-    NodeStat,
-    NoParent,
-    NotEmpty,
-    Unchanged,
-    Unknown,
-    Written,
-)
-from storage.cluster.zookeeper.records import (
-    OPEN_ACL,
-    Create,
-    ErrorCode,
-    OpCode,
-    PathAndVersion,
-    SetData,
-)
+from storage.cluster.metadata.znodes import ChildNames, Gone, Node, Unchanged, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from recovery.clusterlab.clients import Process
     from recovery.clusterlab.metadata_ensemble import EnsembleServer, MetadataEnsemble
-    from storage.cluster.metadata.znodes import (
-        CreateAnswer,
-        DeleteAnswer,
-        MultiAnswer,
-        Operation,
-        SetAnswer,
-    )
+    from storage.cluster.zookeeper.records import OpCode
     from storage.cluster.zookeeper.tree import ZnodeTree
 
 
@@ -97,7 +67,7 @@ class _PendingCall:
         self.ended = ended
 
 
-class ZnodeSession:
+class ZnodeSession(TreeSession):
     """A session of one process. It is the port to the metadata that production code uses."""
 
     def __init__(self, ensemble: MetadataEnsemble, process: Process) -> None:
@@ -274,47 +244,6 @@ class ZnodeSession:
 
     # ── the port ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def create(
-        self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT
-    ) -> CreateAnswer:
-        answer = await self._written(OpCode.CREATE, Create(path, data, OPEN_ACL, mode.value))
-        if isinstance(answer, Unknown):
-            return answer
-        code, response = answer
-        if code == ErrorCode.OK:
-            return Created(response.path)
-        return Exists() if code == ErrorCode.NODE_EXISTS else NoParent()
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> DeleteAnswer:
-        answer = await self._written(OpCode.DELETE, PathAndVersion(path, version))
-        if isinstance(answer, Unknown):
-            return answer
-        return _DELETED[answer[0]]
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> SetAnswer:
-        answer = await self._written(OpCode.SET_DATA, SetData(path, data, version))
-        return answer if isinstance(answer, Unknown) else set_answer(answer)
-
-    async def multi(self, operations: Sequence[Operation]) -> MultiAnswer:
-        # Part of the port. Auto-recovery and the client change one node at a time.
-        raise NotImplementedError(operations)
-
-    async def get(self, path: str) -> Node | Gone:
-        return await self._looked(lambda tree: node_at(tree, path))
-
-    async def get_all(self, paths: Sequence[str]) -> Sequence[Node | Gone]:
-        return await self._looked(lambda tree: [node_at(tree, path) for path in paths])
-
-    async def exists(self, path: str) -> NodeStat | Gone:
-        node = await self.get(path)
-        return node if isinstance(node, Gone) else node.stat
-
-    async def children(self, path: str) -> ChildNames | Gone:
-        return await self._looked(lambda tree: children_at(tree, path))
-
-    async def children_of_all(self, paths: Sequence[str]) -> Sequence[ChildNames | Gone]:
-        return await self._looked(lambda tree: [children_at(tree, path) for path in paths])
-
     async def sync(self, path: str) -> None:  # noqa: ARG002 - the whole server catches up
         done: asyncio.Future[LostCall | None] = asyncio.get_running_loop().create_future()
         self.read_synced(lambda _: None, _settling(done))
@@ -400,22 +329,6 @@ class _ModelWatch(Generic[_State]):
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def set_answer(answer: tuple[int, Any]) -> Written | Gone | Conflict:
-    """Return the answer to a write of data as the port shows it."""
-    code, response = answer
-    if code == ErrorCode.OK:
-        return Written(response.stat.version)
-    return Gone() if code == ErrorCode.NO_NODE else Conflict()
-
-
-_DELETED: dict[int, Deleted | Gone | Conflict | NotEmpty] = {
-    ErrorCode.OK: Deleted(),
-    ErrorCode.NO_NODE: Gone(),
-    ErrorCode.BAD_VERSION: Conflict(),
-    ErrorCode.NOT_EMPTY: NotEmpty(),
-}
 
 
 def _answer_of(answer: _T | LostCall) -> _T:

@@ -7,52 +7,18 @@ import enum
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from recovery.clusterlab.tree_session import TreeSession, children_at, node_at
 from storage.cluster.errors import MetadataUnavailable, SessionExpired
-from storage.cluster.metadata import znodes as port
-from storage.cluster.metadata.znodes import (
-    ANY_VERSION,
-    ChildNames,
-    Conflict,
-    Created,
-    CreateMode,
-    Deleted,
-    Done,
-    Exists,
-    Gone,
-    MultiCheck,
-    Node,
-    NodeStat,
-    NoParent,
-    NotEmpty,
-    Rejected,
-    Unchanged,
-    Unknown,
-    Written,
-)
-from storage.cluster.zookeeper.records import (
-    OPEN_ACL,
-    Create,
-    ErrorCode,
-    Multi,
-    Nothing,
-    OpCode,
-    PathAndVersion,
-    SetData,
-)
+from storage.cluster.metadata.znodes import ChildNames, Gone, Node, Unchanged, Unknown
+from storage.cluster.zookeeper.records import Nothing, OpCode
 from storage.cluster.zookeeper.tree import new_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
-    from storage.cluster.metadata.znodes import (
-        CreateAnswer,
-        DeleteAnswer,
-        MultiAnswer,
-        Operation,
-        SetAnswer,
-    )
     from storage.cluster.zookeeper.tree import ZnodeTree
 
+_T = TypeVar("_T")
 _State = TypeVar("_State", bound=Node | ChildNames | Gone)
 
 
@@ -100,7 +66,7 @@ class MemoryServer:
         }
 
 
-class MemoryZnodes:
+class MemoryZnodes(TreeSession):
     """A session. Tests decide which of its next writes lose their answers."""
 
     def __init__(self, server: MemoryServer, session_id: int) -> None:
@@ -141,41 +107,7 @@ class MemoryZnodes:
     def session_id(self) -> int:
         return self._session_id
 
-    # ── writes ────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def create(
-        self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT
-    ) -> CreateAnswer:
-        code, response = await self._write(OpCode.CREATE, Create(path, data, OPEN_ACL, mode.value))
-        if code == ErrorCode.OK:
-            return Created(response.path)
-        answer = _ANSWERS[code]
-        return NoParent() if isinstance(answer, Gone) else answer  # type: ignore[return-value]
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> DeleteAnswer:
-        code, _ = await self._write(OpCode.DELETE, PathAndVersion(path, version))
-        return Deleted() if code == ErrorCode.OK else _ANSWERS[code]  # type: ignore[return-value]
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> SetAnswer:
-        code, response = await self._write(OpCode.SET_DATA, SetData(path, data, version))
-        if code == ErrorCode.OK:
-            return Written(response.stat.version)
-        return _ANSWERS[code]  # type: ignore[return-value]
-
-    async def multi(self, operations: Sequence[Operation]) -> MultiAnswer:
-        parts = tuple(map(_part, operations))
-        code, response = await self._write(OpCode.MULTI, Multi(parts))
-        if code == _LOST:
-            return Unknown("lost")
-        for index, (opcode, record) in enumerate(response.parts):
-            if opcode == OpCode.ERROR and record.error not in (0, ErrorCode.RUNTIME_INCONSISTENCY):
-                reason = _ANSWERS[record.error]
-                if isinstance(operations[index], port.MultiCreate) and isinstance(reason, Gone):
-                    reason = NoParent()
-                return Rejected(index, reason)  # type: ignore[arg-type]
-        return Done()
-
-    async def _write(self, opcode: OpCode, request: Any) -> tuple[int, Any]:
+    async def _written(self, opcode: OpCode, request: Any) -> tuple[int, Any] | Unknown:
         self._check_session()
         await asyncio.sleep(0)
         if self.before_write is not None:
@@ -184,42 +116,26 @@ class MemoryZnodes:
         loss = self._losses.pop(self.writes, None)
         self.writes += 1
         if loss is Loss.NOT_DONE:
-            return _LOST, None
+            return Unknown("lost")
         answer = self._server.apply(self._session_id, opcode, request)
         if loss is not None:
-            return _LOST, None
+            return Unknown("lost")
         self._shown = None
         return answer
 
-    # ── reads ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def get(self, path: str) -> Node | Gone:
+    async def _looked(self, look: Callable[[ZnodeTree], _T]) -> _T:
         await self._read()
-        return self.node(path)
-
-    async def get_all(self, paths: Sequence[str]) -> Sequence[Node | Gone]:
-        return [await self.get(path) for path in paths]
-
-    async def exists(self, path: str) -> NodeStat | Gone:
-        node = await self.get(path)
-        return node if isinstance(node, Gone) else node.stat
-
-    async def children(self, path: str) -> ChildNames | Gone:
-        await self._read()
-        return self.child_names(path)
-
-    async def children_of_all(self, paths: Sequence[str]) -> Sequence[ChildNames | Gone]:
-        return [await self.children(path) for path in paths]
+        return look(self._tree)
 
     async def sync(self, path: str) -> None:
         await self._read()
         self._shown = None
 
     def watch(self, path: str) -> _MemoryWatch[Node | Gone]:
-        return _MemoryWatch(self, lambda: self.node(path), self._server.changes())
+        return _MemoryWatch(self, lambda tree: node_at(tree, path), self._server.changes())
 
     def watch_children(self, path: str) -> _MemoryWatch[ChildNames | Gone]:
-        return _MemoryWatch(self, lambda: self.child_names(path), self._server.changes())
+        return _MemoryWatch(self, lambda tree: children_at(tree, path), self._server.changes())
 
     async def _read(self) -> None:
         self._check_session()
@@ -228,19 +144,10 @@ class MemoryZnodes:
             self._reads_lost -= 1
             raise MetadataUnavailable("lost")
 
-    def node(self, path: str) -> Node | Gone:
-        tree = self._tree
-        found = tree.nodes.get(path)
-        return Gone() if found is None else Node(found.data or b"", NodeStat(*tree.stat(path, found)))
-
-    def child_names(self, path: str) -> ChildNames | Gone:
-        node = self.node(path)
-        if isinstance(node, Gone):
-            return node
-        return ChildNames(tuple(sorted(self._tree.children(path))), node.stat)
-
-    def check_session(self) -> None:
+    def look(self, look: Callable[[ZnodeTree], _State]) -> _State:
+        """Return what the tree shows, for a watch, which never loses its connection."""
         self._check_session()
+        return look(self._tree)
 
     def _check_session(self) -> None:
         if self._is_expired:
@@ -248,9 +155,11 @@ class MemoryZnodes:
 
 
 class _MemoryWatch(Generic[_State]):
-    def __init__(self, session: MemoryZnodes, read: Callable[[], _State], changed: asyncio.Event) -> None:
+    def __init__(
+        self, session: MemoryZnodes, look: Callable[[ZnodeTree], _State], changed: asyncio.Event
+    ) -> None:
         self._session = session
-        self._read = read
+        self._look = look
         self._changed = changed
         self._last: _State | None = None
 
@@ -258,9 +167,8 @@ class _MemoryWatch(Generic[_State]):
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
-                    self._session.check_session()
                     self._changed.clear()
-                    state = self._read()
+                    state = self._session.look(self._look)
                     if state != self._last:
                         self._last = state
                         return state
@@ -270,26 +178,3 @@ class _MemoryWatch(Generic[_State]):
 
     def close(self) -> None:
         self._last = None
-
-
-_LOST = 1
-_ANSWERS: dict[int, object] = {
-    _LOST: Unknown("lost"),
-    ErrorCode.NODE_EXISTS: Exists(),
-    ErrorCode.NO_NODE: Gone(),
-    ErrorCode.BAD_VERSION: Conflict(),
-    ErrorCode.NOT_EMPTY: NotEmpty(),
-    ErrorCode.NO_CHILDREN_FOR_EPHEMERALS: NoParent(),
-}
-
-
-def _part(operation: Operation) -> tuple[OpCode, Any]:
-    match operation:
-        case port.MultiCreate(path, data, mode):
-            return OpCode.CREATE, Create(path, data, OPEN_ACL, mode.value)
-        case port.MultiDelete(path, version):
-            return OpCode.DELETE, PathAndVersion(path, version)
-        case port.MultiSet(path, data, version):
-            return OpCode.SET_DATA, SetData(path, data, version)
-        case MultiCheck(path, version):
-            return OpCode.CHECK, PathAndVersion(path, version)

@@ -202,7 +202,7 @@ def test_a_registration_whose_answer_is_lost_is_made_once(loss: Loss) -> None:
         znodes = await cluster(server)
         znodes.lose(loss)
         await register(znodes, "/ledgers", "bk1", INFO, WRITABLE, 1)
-        node = znodes.node(f"{AVAILABLE}/bk1")
+        node = await znodes.get(f"{AVAILABLE}/bk1")
         assert isinstance(node, Node)
         assert node.stat.ephemeral_owner == znodes.session_id
 
