@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from recovery.shell.listing.record import (
     OK,
     DigestLookahead,
-    ListingCounts,
+    FileListing,
     ListingVerdict,
     blank_cells,
     entry_cells,
@@ -64,8 +64,8 @@ def journal_columns(payload: PayloadFormat, file_size: int) -> list[Column]:
     ]
 
 
-class JournalListing:
-    """Lists one journal, row by row. Read `counts`, `stop` and `last_item` after the last row."""
+class JournalListing(FileListing):
+    """Lists one journal."""
 
     def __init__(
         self,
@@ -75,17 +75,10 @@ class JournalListing:
         keyring: Keyring,
         reached: Callable[[int], None] = lambda _: None,
     ) -> None:
+        super().__init__(row_filter, keyring, reached)
         self.reader = JournalReader(file, journal_id)
         self.verifier = EntryVerifier(password_of=keyring.password_of)
-        self.counts = ListingCounts()
-        self.stop: Stop | None = None
-        """`None` when the listing ended before the file did."""
-        self.last_item = 0
-        """Offset of the last record or padding with sound framing."""
         self._cells = JournalCells(self.reader.framing.version, self.verifier, keyring, row_filter.payload)
-        self._filter = row_filter
-        self._keyring = keyring
-        self._reached = reached
         # The walk ahead needs a reader of its own, otherwise it would move the read window of the listing.
         self._ahead = DigestLookahead(partial(_bodies, JournalReader(file, journal_id)), self._learn)
         self.is_ours = self._was_written_by_ledgerstore()
@@ -111,17 +104,6 @@ class JournalListing:
             record = journal_format.decode_record(body, self.reader.framing.version)
             if isinstance(record, journal_format.LedgerKey):
                 self._keyring.note_key(ledger_id, record.master_key, offset)
-
-    def rows(self) -> Iterator[Row]:
-        """Return the records that match the filter, and all damage, in the order of the file."""
-        limit = self._filter.limit
-        if limit == 0:
-            return
-        for number, row in enumerate(self._all_rows(), 1):
-            yield row
-            if number == limit:
-                self.stop = None
-                return
 
     def _all_rows(self) -> Iterator[Row]:
         header = self.reader.header

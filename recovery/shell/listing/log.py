@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from recovery.shell.listing.record import (
     DigestLookahead,
-    ListingCounts,
+    FileListing,
     ListingVerdict,
     blank_cells,
     entry_cells,
@@ -61,8 +61,8 @@ def log_columns(payload: PayloadFormat, file_size: int) -> list[Column]:
     ]
 
 
-class LogListing:
-    """Lists one entry log, row by row. Read `counts`, `stop` and `last_item` after the last row."""
+class LogListing(FileListing):
+    """Lists one entry log."""
 
     def __init__(
         self,
@@ -72,15 +72,8 @@ class LogListing:
         keyring: Keyring,
         reached: Callable[[int], None] = lambda _: None,
     ) -> None:
+        super().__init__(row_filter, keyring, reached)
         self.reader = EntryLogReader(file, log_id, EntryVerifier(password_of=keyring.password_of))
-        self.counts = ListingCounts()
-        self.stop: Stop | None = None
-        """`None` when the listing ended before the file did."""
-        self.last_item = 0
-        """Offset of the last record with sound framing."""
-        self._filter = row_filter
-        self._keyring = keyring
-        self._reached = reached
         # The walk ahead needs a reader of its own, otherwise it would move the read window of the listing.
         self._walker = EntryLogReader(file, log_id, self.reader.verifier)
         self._ahead = DigestLookahead(self._bodies, self._learn)
@@ -101,17 +94,6 @@ class LogListing:
         survey = self.reader.verifier.survey
         survey.observe(body)
         self._keyring.saw_entry(body, survey)
-
-    def rows(self) -> Iterator[Row]:
-        """Return the records that match the filter, and all damage, in the order of the file."""
-        limit = self._filter.limit
-        if limit == 0:
-            return
-        for number, row in enumerate(self._all_rows(), 1):
-            yield row
-            if number == limit:
-                self.stop = None
-                return
 
     def _all_rows(self) -> Iterator[Row]:
         header = self.reader.header

@@ -18,7 +18,9 @@ from storage.entry.read_result import Damaged, EndOfData, Flaw, Stop
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from recovery.shell.options import RowFilter
     from recovery.shell.output import Cell, Row
+    from recovery.shell.passwords import Keyring
     from storage.entry.digest import Digester
 
 
@@ -88,6 +90,36 @@ def blank_cells(payload: PayloadFormat) -> Row:
 
 def _payload_text(data: bytes, payload: PayloadFormat) -> str:
     return data.hex() if payload is PayloadFormat.HEX else data.decode(errors="backslashreplace")
+
+
+class FileListing:
+    """Lists one file, row by row. Read `counts`, `stop` and `last_item` after the last row."""
+
+    def __init__(self, row_filter: RowFilter, keyring: Keyring, reached: Callable[[int], None]) -> None:
+        """`reached` is called with the offset of each record that is read, for a progress bar."""
+        self.counts = ListingCounts()
+        self.stop: Stop | None = None
+        """`None` when the listing ended before the file did."""
+        self.last_item = 0
+        """Offset of the last record or padding with sound framing."""
+        self._filter = row_filter
+        self._keyring = keyring
+        self._reached = reached
+
+    def rows(self) -> Iterator[Row]:
+        """Return the records that match the filter, and all damage, in the order of the file."""
+        limit = self._filter.limit
+        if limit == 0:
+            return
+        for number, row in enumerate(self._all_rows(), 1):
+            yield row
+            if number == limit:
+                self.stop = None
+                return
+
+    def _all_rows(self) -> Iterator[Row]:
+        """Return the rows to the end of the file, or of the offsets of the filter."""
+        raise NotImplementedError
 
 
 @dataclass(slots=True)
