@@ -242,7 +242,7 @@ async def _recover(
 
     from recovery.autorecovery.config import AutoRecoveryConfig
     from recovery.autorecovery.service import AutoRecovery, PartFailed
-    from recovery.shell.auto_recovery_log import print_log
+    from recovery.shell.auto_recovery import print_log
     from storage.cluster.zookeeper.client import connect
 
     print_log()

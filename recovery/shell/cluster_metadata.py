@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _TIMEOUT_S = 15.0
+_TLS_FILES = ("ca", "certificate", "key")
 
 
 class MetadataConnection:
@@ -93,46 +94,41 @@ def connection(function: _Function) -> _Function:
     return gathered  # type: ignore[return-value]
 
 
-def metadata_tls(function: _Function) -> _Function:
-    """Add the options for TLS to the metadata. The command gets them as `tls`."""
+def tls_options(prefix: str, servers: str, gathered_as: str) -> Callable[[_Function], _Function]:
+    """Return a decorator that adds options for TLS to these servers.
 
-    @click.option(
-        "--tls-ca", metavar="FILE", help="Connect by TLS, and check the server with these authorities (PEM)."
-    )
-    @click.option("--tls-certificate", metavar="FILE", help="Connect by TLS with this certificate (PEM).")
-    @click.option("--tls-key", metavar="FILE", help="The key of the certificate, if it is in another file.")
-    @wraps(function)
-    def gathered(tls_ca: str | None, tls_certificate: str | None, tls_key: str | None, **rest: Any) -> Any:
-        return function(tls=tls_of(tls_ca, tls_certificate, tls_key), **rest)
+    The command gets what they say as the argument `gathered_as`: a `ClientTls`, or `None` for plain text.
+    """
+    word = prefix.lstrip("-").replace("-", "_")
 
-    return gathered  # type: ignore[return-value]
+    def decorate(function: _Function) -> _Function:
+        @click.option(
+            f"{prefix}-ca",
+            metavar="FILE",
+            help=f"Connect to {servers} by TLS, and verify the certificates with these authorities (PEM).",
+        )
+        @click.option(
+            f"{prefix}-certificate",
+            metavar="FILE",
+            help=f"Connect to {servers} by TLS, with this certificate (PEM).",
+        )
+        @click.option(
+            f"{prefix}-key", metavar="FILE", help="The key of that certificate, if it is in another file."
+        )
+        @wraps(function)
+        def gathered(**given: Any) -> Any:
+            authorities, certificate, key = (given.pop(f"{word}_{kind}") for kind in _TLS_FILES)
+            if key is not None and certificate is None:
+                raise click.UsageError(f"{prefix}-key needs {prefix}-certificate")
+            return function(**{gathered_as: _client_tls(authorities, certificate, key)}, **given)
+
+        return gathered  # type: ignore[return-value]
+
+    return decorate
 
 
-def bookie_tls(function: _Function) -> _Function:
-    """Add the options for TLS to bookies. The command gets them as `bookies`."""
-
-    @click.option(
-        "--bookie-tls-ca",
-        metavar="FILE",
-        help="Reach bookies by TLS, and check them with these authorities (PEM).",
-    )
-    @click.option(
-        "--bookie-tls-certificate", metavar="FILE", help="Reach bookies by TLS with this certificate (PEM)."
-    )
-    @click.option(
-        "--bookie-tls-key", metavar="FILE", help="The key of that certificate, if it is in another file."
-    )
-    @wraps(function)
-    def gathered(
-        bookie_tls_ca: str | None,
-        bookie_tls_certificate: str | None,
-        bookie_tls_key: str | None,
-        **rest: Any,
-    ) -> Any:
-        bookies = tls_of(bookie_tls_ca, bookie_tls_certificate, bookie_tls_key, "--bookie-tls")
-        return function(bookies=bookies, **rest)
-
-    return gathered  # type: ignore[return-value]
+metadata_tls = tls_options("--tls", "the metadata", "tls")
+bookie_tls = tls_options("--bookie-tls", "bookies", "bookies")
 
 
 def options_of(bookies: ClientTls | None) -> ConnectionOptions:
@@ -143,14 +139,10 @@ def options_of(bookies: ClientTls | None) -> ConnectionOptions:
     return ConnectionOptions(tls=None if bookies is None else client_context(bookies))
 
 
-def tls_of(
-    authorities: str | None, certificate: str | None, key: str | None, prefix: str = "--tls"
-) -> ClientTls | None:
-    """Return what options say of a connection by TLS, which any of them asks for."""
+def _client_tls(authorities: str | None, certificate: str | None, key: str | None) -> ClientTls | None:
+    """Return the files of a connection by TLS, which authorities or a certificate ask for."""
     from storage.cluster.tls import ClientTls
 
-    if key is not None and certificate is None:
-        raise click.UsageError(f"{prefix}-key needs {prefix}-certificate")
     named = authorities is not None or certificate is not None
     return ClientTls(authorities, certificate, key) if named else None
 

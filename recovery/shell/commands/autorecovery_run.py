@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recovery.shell.auto_recovery_log import print_log
+from recovery.shell.auto_recovery import grace_option, print_log
 from recovery.shell.cluster_metadata import bookie_tls, metadata_tls, options_of, uri
 from recovery.shell.exit_codes import CannotDo, check_installed, say
 
@@ -30,14 +30,7 @@ _DAYS = click.FloatRange(0.0, 3650.0)
     metavar="SECONDS",
     help="How long one lost bookie may take to come back. Only for a cluster that has no delay yet.",
 )
-@click.option(
-    "--grace",
-    type=click.FloatRange(0.0, 1e6),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a writer may take to replace a lost bookie before its ledger is recovered.",
-)
+@grace_option
 @click.option(
     "--check-every",
     type=_DAYS,

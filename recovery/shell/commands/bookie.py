@@ -9,7 +9,7 @@ import click
 
 from recovery.shell import options
 from recovery.shell.bookie_process import run_bookie
-from recovery.shell.cluster_metadata import bookie_tls, options_of, tls_of
+from recovery.shell.cluster_metadata import bookie_tls, options_of, tls_options
 from recovery.shell.exit_codes import CannotDo, StoreRefused, check_installed, say
 
 if TYPE_CHECKING:
@@ -73,19 +73,7 @@ if TYPE_CHECKING:
     metavar="ROLE",
     help="Only serve clients whose certificates name one of these roles. May be repeated.",
 )
-@click.option(
-    "--metadata-tls-ca",
-    metavar="FILE",
-    help="Reach the metadata by TLS, and check them with these authorities (PEM).",
-)
-@click.option(
-    "--metadata-tls-certificate",
-    metavar="FILE",
-    help="Reach the metadata by TLS with this certificate (PEM).",
-)
-@click.option(
-    "--metadata-tls-key", metavar="FILE", help="The key of that certificate, if it is in another file."
-)
+@tls_options("--metadata-tls", "the metadata", "metadata_tls")
 @bookie_tls
 @click.option("--read-only", is_flag=True, help="Refuse the adds of writers; recoveries may add.")
 @click.option(
@@ -196,12 +184,7 @@ def _options(given: Mapping[str, Any]) -> BookieOptions:
         http_host=given["http_host"],
         http_port=given["http_port"],
         tls=tls,
-        metadata_tls=tls_of(
-            given["metadata_tls_ca"],
-            given["metadata_tls_certificate"],
-            given["metadata_tls_key"],
-            "--metadata-tls",
-        ),
+        metadata_tls=given["metadata_tls"],
         channels=Channels.TLS_ONLY if given["require_tls"] else None,
         roles=frozenset(given["roles"]) or None,
         mode=BookieMode.READ_ONLY if given["read_only"] else None,

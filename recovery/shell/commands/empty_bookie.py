@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recovery.shell.auto_recovery_log import print_log
+from recovery.shell.auto_recovery import grace_option, print_log
 from recovery.shell.cluster_metadata import MetadataConnection, bookie_tls, connection, options_of, uri
 from recovery.shell.exit_codes import Exit, say
 from recovery.shell.output import counted
@@ -24,14 +24,7 @@ _bookie = click.argument("bookie", metavar="ID")
 @click.command()
 @uri
 @_bookie
-@click.option(
-    "--grace",
-    type=click.FloatRange(0.0, 1e6),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a writer may take to replace the bookie before its ledger is recovered.",
-)
+@grace_option
 @connection
 @bookie_tls
 @click.pass_context

@@ -1,10 +1,22 @@
-"""Prints the log of auto-recovery, for the commands that run it."""
+"""What the commands that run auto-recovery share: the option --grace, and the log on stderr."""
 
 from __future__ import annotations
 
 import logging
 
+import click
+
 from recovery.shell.exit_codes import say
+
+grace_option = click.option(
+    "--grace",
+    type=click.FloatRange(0.0, 1e6),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a writer may take to replace a lost bookie before its ledger is recovered.",
+)
+"""Adds the option that `open_ledger_grace_s` is set from."""
 
 
 class _Lines(logging.Handler):
