@@ -15,7 +15,6 @@ besides: checkpoints, the next journal, garbage collection. The exit code is 1 i
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bookies import java, ledgerstore, our_bookie, real_bookie, wait_until_registered
 from jvm import exit_code_of
+from speed_bars import SpeedBar, judge
 from zookeeper_processes import free_port, our_server
 
 if TYPE_CHECKING:
@@ -203,15 +203,6 @@ def speed_ratio(found: Rounds, ours: tuple[str, str, str], theirs: tuple[str, st
     return median(mine.per_second / other.per_second for mine, other in pairs)
 
 
-class SpeedBar(NamedTuple):
-    """A figure that our bookie has to reach."""
-
-    name: str
-    figure: float
-    bar: float
-    is_met: bool
-
-
 def bars(found: Rounds) -> list[SpeedBar]:
     """Return all figures that have a bar."""
     result = []
@@ -267,16 +258,8 @@ def main() -> int:
         speeds = "".join(f"{one.per_second:13,.0f}" for one in of_kinds.values())
         cpu = " ".join(f"{one.cpu_us:7.1f}" for one in of_kinds.values())
         print(f"{name:26}{protocol:>4}{speeds}   {cpu}")
-    results = bars(found)
-    for one in results:
-        print(f"{one.name:58}{one.figure:7.2f}{'' if one.is_met else '   MISSED'}")
-    if options.json is not None:
-        options.json.parent.mkdir(exist_ok=True)
-        rounds = {", ".join(key): [one._asdict() for one in all_] for key, all_ in found.items()}
-        options.json.write_text(
-            json.dumps({"rounds": rounds, "bars": [one._asdict() for one in results]}, indent=1)
-        )
-    return 0 if all(one.is_met for one in results) else 1
+    rounds = {", ".join(key): [one._asdict() for one in all_] for key, all_ in found.items()}
+    return judge(rounds, bars(found), options.json)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ Processor time is that of the client's process. The exit code is 1 if a bar is m
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bookie_speed import cpu_s, java_client, running_client
 from bookies import ledgerstore, our_bookie, real_bookie, wait_until_registered
 from jvm import exit_code_of
+from speed_bars import Figures, SpeedBar, judge, print_medians
 from zookeeper_processes import free_port, our_server
 
 if TYPE_CHECKING:
@@ -59,19 +59,6 @@ BOOKIE_BARS = {1: 2.0, 64: 0.9, 512: 0.75}
 CPU_BAR_US = 12.0
 LATENCY_BAR = 1.5
 RECOVERY_BAR = 1.0
-
-
-class ClientBar(NamedTuple):
-    """A figure that has to be reached."""
-
-    name: str
-    figure: float
-    bar: str
-    is_met: bool
-
-
-Figures = dict[str, list[float]]
-"""By name: what was measured in each round."""
 
 
 class Clients(NamedTuple):
@@ -156,14 +143,14 @@ def ratio(found: Mapping[str, list[float]], mine: str, other: str) -> float:
     return median(a / b for a, b in zip(found[mine], found[other], strict=True))
 
 
-def bars(found: Mapping[str, list[float]]) -> Iterator[ClientBar]:
+def bars(found: Mapping[str, list[float]]) -> Iterator[SpeedBar]:
     """Yield all figures that have a bar."""
 
-    def at_least(name: str, figure: float, bar: float) -> ClientBar:
-        return ClientBar(name, figure, f"≥ {bar}", figure >= bar)
+    def at_least(name: str, figure: float, bar: float) -> SpeedBar:
+        return SpeedBar(name, figure, f"≥ {bar}", figure >= bar)
 
-    def at_most(name: str, figure: float, bar: float) -> ClientBar:
-        return ClientBar(name, figure, f"≤ {bar}", figure <= bar)
+    def at_most(name: str, figure: float, bar: float) -> SpeedBar:
+        return SpeedBar(name, figure, f"≤ {bar}", figure <= bar)
 
     for in_flight, bar in CLIENT_BARS.items():
         row = f"adds/s, {in_flight} in flight"
@@ -190,17 +177,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found = compare(options.rounds)
-    for name, figures in found.items():
-        print(f"{name:48}{median(figures):12,.1f}   ({min(figures):,.1f} to {max(figures):,.1f})")
-    results = list(bars(found))
-    for one in results:
-        print(f"{one.name:58}{one.figure:7.2f} {one.bar}{'' if one.is_met else '   MISSED'}")
-    if options.json is not None:
-        options.json.parent.mkdir(exist_ok=True)
-        options.json.write_text(
-            json.dumps({"rounds": found, "bars": [one._asdict() for one in results]}, indent=1)
-        )
-    return 0 if all(one.is_met for one in results) else 1
+    print_medians(found)
+    return judge(found, list(bars(found)), options.json)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shutil
 import sys
 import time
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bookies import cluster, our_bookie, our_metadata
+from speed_bars import Figures, SpeedBar, judge, print_medians
 
 import ledgerstore
 from storage.cluster.client.connect import connect_async
@@ -38,17 +38,6 @@ _QUORUMS = Quorums(3, 3, 2)
 _BATCH = Batching(count=100, size=1 << 20, delay_s=1.0)
 ADDS, BATCHED, EMBEDDED = 5_000, 50_000, 50_000
 IDLE, LEDGERS = 10_000, 1_000
-
-Figures = dict[str, list[float]]
-
-
-class TopicBar(NamedTuple):
-    """A figure that has to be reached."""
-
-    name: str
-    figure: float
-    bar: str
-    is_met: bool
 
 
 async def _round(client: AsyncCluster, number: int, found: Figures) -> None:
@@ -146,7 +135,7 @@ def _ratio(found: Figures, mine: str, other: str) -> float:
     return median(a / b for a, b in zip(found[mine], found[other], strict=True))
 
 
-def bars(found: Figures) -> list[TopicBar]:
+def bars(found: Figures) -> list[SpeedBar]:
     """Return all figures that have a bar."""
     at_least = [
         ("batches of 100 ÷ adds of a ledger", "topic, messages/s, batches of 100", "ledger, adds/s", 10.0),
@@ -160,8 +149,8 @@ def bars(found: Figures) -> list[TopicBar]:
         (f"opening of a topic with {LEDGERS:,} ledgers, s", median(found["opening, seconds"]), 1.0),
     ]
     return [
-        *(TopicBar(name, figure, f"≥ {bar:g}", figure >= bar) for name, figure, bar in ratios),
-        *(TopicBar(name, figure, f"≤ {bar:g}", figure <= bar) for name, figure, bar in at_most),
+        *(SpeedBar(name, figure, f"≥ {bar:g}", figure >= bar) for name, figure, bar in ratios),
+        *(SpeedBar(name, figure, f"≤ {bar:g}", figure <= bar) for name, figure, bar in at_most),
     ]
 
 
@@ -178,17 +167,8 @@ def main() -> int:
     with cluster(our_metadata, our_bookie, 3) as uri:
         asyncio.run(_measure(uri, options.rounds, found))
     shutil.rmtree(_DIRECTORY)
-    for name, figures in found.items():
-        print(f"{name:40}{median(figures):12,.1f}   ({min(figures):,.1f} to {max(figures):,.1f})")
-    results = bars(found)
-    for one in results:
-        print(f"{one.name:48}{one.figure:9.2f} {one.bar}{'' if one.is_met else '   MISSED'}")
-    if options.json is not None:
-        options.json.parent.mkdir(exist_ok=True)
-        options.json.write_text(
-            json.dumps({"rounds": found, "bars": [one._asdict() for one in results]}, indent=1)
-        )
-    return 0 if all(one.is_met for one in results) else 1
+    print_medians(found)
+    return judge(found, bars(found), options.json)
 
 
 if __name__ == "__main__":
