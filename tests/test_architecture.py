@@ -197,6 +197,7 @@ OWNERS = {
         *CLUSTER_DRIVERS,
         *AUTORECOVERY_DRIVERS,
         "recovery/clusterlab/autorecovery.py",
+        "recovery/clusterlab/collection.py",
         "recovery/clusterlab/recovery_hosts.py",
         "recovery/clusterlab/virtual_loop.py",
         "recovery/clusterlab/znodes.py",

@@ -4,6 +4,7 @@ Bookies crash, lose their registration, turn read-only or full, lose their disk,
 Processes of auto-recovery are killed and paused, and lose their sessions. Administrators disable and enable
 it, ask for audits, decommission a bookie, and delete ledgers. Then everything is mended. After some quiet no
 mark, no lock and no name of a lost bookie may be left, and after a check of all entries every copy is good.
+At last the bookies have the time to delete the copies that are not needed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from recovery.autorecovery import audits, decommission
 from recovery.clusterlab.clients import RecovererClient
+from recovery.clusterlab.collection import COLLECTED_UNITS
 from recovery.clusterlab.oracles import InvariantViolated
 from recovery.clusterlab.recovery_hosts import PATHS, ROOT
 from recovery.clusterlab.repaired_cluster import RepairedCluster
@@ -71,7 +73,7 @@ class AutoRecoverySchedule(RepairedCluster):
             *(self._crash_some, self._crash_some, self._crash_some, self._wipe, self._wipe, self._lose_disk),
             *(self._damage, self._cut, self._pause, self._expire_sessions, self._expire_sessions),
             *(self._kill, self._withdraw, self._change_mode, self._disable, self._disturb_client),
-            *(self._delete, self._trigger),
+            *(self._delete, self._trigger, self._disturb_collector),
         )
         faults[self._choices.pick(len(faults))]()
 
@@ -99,6 +101,8 @@ class AutoRecoverySchedule(RepairedCluster):
         """Crash a bookie. It stays registered for the time-out of its session."""
         if bookie.is_up:
             self._network.crash(bookie.name)
+            if bookie.name in self._collectors:
+                self._collectors[bookie.name].kill()
             self.world.after(20 + self._choices.pick(40), self._expire, bookie, bookie.session_id)
             self.world.after(self._lasts(), self._restart_bookie, bookie)
 
@@ -228,6 +232,18 @@ class AutoRecoverySchedule(RepairedCluster):
         for session in self._some_host().sessions:
             session.expire(self._choices.pick(120))
 
+    def _disturb_collector(self) -> None:
+        """Let the session of a process that deletes copies expire, which may be paused and not notice."""
+        collector = self._collectors.get(self._some_bookie().name)
+        if collector is None:
+            return
+        told_after = float(self._choices.pick(120))
+        if self._choices.pick(2):
+            collector.process.paused_until = self.world.now + self._lasts()
+            self.world.note(EventKind.FAULT, collector.name, "is paused")
+        for session in collector.sessions:
+            session.expire(told_after)
+
     def _kill(self) -> None:
         host = self._some_host()
         host.kill()
@@ -333,7 +349,17 @@ class AutoRecoverySchedule(RepairedCluster):
         else:
             self.oracles_of_all.check_names()
             self.oracles_of_all.check_whole()
-            self.stop()
+            for host in self._hosts:
+                host.stop()
+            self.world.after(COLLECTED_UNITS, self._look_at_copies)
+
+    def _look_at_copies(self) -> None:
+        """Look whether the bookies have deleted the copies that are not needed."""
+        for name in self._collectors:
+            bookie = self._bookies[name]
+            if bookie.is_up:
+                self.oracles_of_all.check_collected(name, bookie.ledgers)
+        self.stop()
 
     def _what_is_left(self) -> str:
         """Return what has to go before the cluster is whole: marks, locks, open ledgers, names, commands."""

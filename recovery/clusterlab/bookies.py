@@ -127,7 +127,7 @@ class ModelBookie:
         if crashes != self._crashes:
             return
         waiting = self._unchecked.pop(ledger_id)
-        found = first_add(metadata.znodes_of(self.name), ledger_id, self.name)
+        found = first_add(metadata.znodes_of(self.name), ledger_id, self.name, Purpose.WRITING)
         for request, reply in waiting:
             if found is Code.OK or (isinstance(found, EndedLedger) and found.has(request.entry_id)):
                 self._ledger(ledger_id)
@@ -227,9 +227,9 @@ class ModelBookie:
         self.is_up = True
 
 
-def first_add(znodes: object, ledger_id: int, bookie: str) -> Code | EndedLedger:
+def first_add(znodes: object, ledger_id: int, bookie: str, purpose: Purpose) -> Code | EndedLedger:
     """Return what the check of a first add says. Nothing in it waits, because the answers are there."""
-    check = check_first_add(cast("Znodes", znodes), _PATHS, ledger_id, bookie, Purpose.WRITING)
+    check = check_first_add(cast("Znodes", znodes), _PATHS, ledger_id, bookie, purpose)
     try:
         check.send(None)
     except StopIteration as done:

@@ -3,7 +3,8 @@
 T2, T3  as in `oracles`, but for copies that a fault has destroyed: a repair loses no copy of an entry
 O6      a mark goes only when every copy is there that it was about, and when nothing goes wrong any more
         all marks and locks go, no ledger names a bookie that is not there, and every copy is good
-O7      a bookie deletes only copies that the metadata do not assign to it
+O7      a bookie deletes only copies of ledgers that were deleted, or that are closed and do not name it, and
+        when nothing goes wrong any more it deletes all of these
 O10     a mark is deleted by the session that holds the lock, and a lock only by its own session
 O11     an open ledger is recovered only if one of its bookies was not registered when it was decided
 O12     nothing is marked, locked or changed while auto-recovery is disabled
@@ -18,6 +19,7 @@ from recovery.autorecovery.fragments import fixed_fragments
 from recovery.clusterlab.oracles import InvariantViolated, Oracles
 from recovery.clusterlab.recovery_hosts import PATHS, ROOT
 from recovery.clusterlab.tree_session import node_at
+from recovery.clusterlab.world import EventKind
 from storage.cluster.metadata import ledger as ledger_format
 from storage.cluster.metadata.ledger import ClusterLedgerMetadata, ClusterLedgerState
 from storage.cluster.metadata.underreplication import (
@@ -31,7 +33,7 @@ from storage.cluster.metadata.znodes import Gone
 from storage.cluster.zookeeper.records import OpCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from recovery.autorecovery.fragments import Fragment
     from recovery.clusterlab.recovery_hosts import LedgerNodeInTree
@@ -91,6 +93,10 @@ class LedgerOracles(Oracles):
             raise InvariantViolated("T4", f"{bookie} has another payload or length of {entry_id}")
         return True
 
+    def is_superfluous_at(self, bookie: str) -> bool:
+        """Return whether the ledger is closed, and no entry of it belongs to a bookie."""
+        return self._metadata.is_closed and all(bookie not in one.bookies for one in self._metadata.segments)
+
     def good_copies(self, entry_id: int) -> set[str]:
         """Return the bookies of the metadata that have a good copy."""
         bookies = self._metadata.segment_of(entry_id).bookies
@@ -147,6 +153,23 @@ class ClusterOracles:
 
     def add_stored(self, bookie: str, ledger_id: int, entry_id: int) -> None:
         self.ledgers[ledger_id].add_stored(bookie, ledger_id, entry_id)
+
+    def copy_deleted(self, bookie: str, ledger_id: int) -> None:
+        """Check a bookie that is about to delete its copy of a ledger."""
+        self._world.note(EventKind.REPORT, bookie, f"deletes its copy of ledger {ledger_id}")
+        ledger = self.ledgers[ledger_id]
+        if not ledger.is_deleted and not ledger.is_superfluous_at(bookie):
+            raise InvariantViolated(
+                "O7", f"{bookie} deletes its copy of ledger {ledger_id}, which it has to keep"
+            )
+
+    def check_collected(self, bookie: str, ledger_ids: Iterable[int]) -> None:
+        """Check that a bookie has no more of these copies than it needs, when it has had the time."""
+        for ledger_id in ledger_ids:
+            ledger = self.ledgers[ledger_id]
+            # Metadata without any ledger are taken for lost: nothing is deleted then.
+            if (ledger.is_deleted and self.living) or ledger.is_superfluous_at(bookie):
+                raise InvariantViolated("O7", f"{bookie} still has a copy of ledger {ledger_id}")
 
     def paused(self, client: str, until: float) -> None:
         """Note a process that does later what it has decided before."""

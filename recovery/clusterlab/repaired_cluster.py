@@ -1,7 +1,7 @@
 """The cluster of a schedule of auto-recovery: bookies, ledgers, processes, and their metadata.
 
 Two processes of auto-recovery watch up to three ledgers. Some are closed, others are written by their
-clients, which die or go on.
+clients, which die or go on. Bookies that check first adds collect copies that are not needed, as ours do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from recovery.autorecovery.config import AutoRecoveryConfig
-from recovery.clusterlab.bookies import ModelBookie, StoredLedger
+from recovery.clusterlab.bookies import StoredLedger
 from recovery.clusterlab.clients import WriterClient
+from recovery.clusterlab.collection import INSTANCE, CollectedBookie, collect
 from recovery.clusterlab.metadata_ensemble import MetadataEnsemble
 from recovery.clusterlab.network import Network
 from recovery.clusterlab.recovery_hosts import PATHS, ROOT, Host, LedgerNodeInTree, NodesAtOnce
@@ -27,6 +28,7 @@ from storage.cluster.client.entries import entry_codec
 from storage.cluster.client.placement import Candidates, choose_ensemble
 from storage.cluster.client.writer import LedgerWriter, WriterLimits
 from storage.cluster.metadata.ledger import ClusterLedgerMetadata, LedgerSegment, encode
+from storage.cluster.metadata.paths import INSTANCE_ID
 from storage.cluster.metadata.registration import BookieMode, bookie_path
 from storage.cluster.metadata.underreplication import base_path, marks_path
 from storage.cluster.wire.codes import Code
@@ -60,7 +62,7 @@ _FIRST_LEDGER = 7
 _LOG = logging.getLogger("ledgerstore")
 
 
-class RegisteredBookie(ModelBookie):
+class RegisteredBookie(CollectedBookie):
     """A model bookie with a session, by which it is registered."""
 
     session_id = 0
@@ -109,6 +111,8 @@ class RepairedCluster(Schedule):
         self._commands: list[Host] = []
         self._ledgers: list[WrittenLedger] = []
         self._bookies: dict[str, RegisteredBookie] = {}
+        self._collectors: dict[str, Host] = {}
+        """By bookie: the process that deletes copies there, which ends with the bookie."""
         self._checks_first_adds = True
 
     def play(self) -> None:
@@ -146,12 +150,21 @@ class RepairedCluster(Schedule):
         )
         lags = [_LAGS[pick(len(_LAGS))] for _ in range(pick(3))]
         self._build(quorums, quorums.ensemble + pick(4), lags, hosts=2)
-        for number in range(1 + pick(3)):
-            self._fill(self._new_ledger(_FIRST_LEDGER + number))
+        self._fill(self._new_ledger(_FIRST_LEDGER))
+        for number in range(1, 1 + pick(3)):
+            at = pick(2) * pick(HORIZON)
+            if at:
+                world.after(at, self._make_later, _FIRST_LEDGER + number)
+            else:
+                self._fill(self._new_ledger(_FIRST_LEDGER + number))
         self._network.loss = _LOSSES[pick(len(_LOSSES))]
         self.ensemble.loss = _LOSSES[pick(len(_LOSSES))]
         for host in self._hosts:
             world.after(pick(20), self._start_host, host)
+        if self._checks_first_adds:
+            for bookie in self._bookies.values():
+                self._collectors[bookie.name] = self._new_host(f"collector of {bookie.name}")
+                self._start_collector(bookie)
 
     def _build(self, quorums: Quorums, bookies: int, lags: Sequence[float], hosts: int) -> None:
         """Make a cluster with its bookies and processes, and without ledgers."""
@@ -178,12 +191,13 @@ class RepairedCluster(Schedule):
             self.ensemble.put(path)
         for path in (f"{under}/locks", marks_path(ROOT)):
             self.ensemble.put(path)
+        self.ensemble.put(f"{ROOT}/{INSTANCE_ID}", INSTANCE.encode())
 
     def _new_ledger(self, ledger_id: int) -> WrittenLedger:
         """Make an open ledger without entries."""
         pick, quorums = self._choices.pick, self._quorums
         codec = entry_codec(ledger_id, DigestType.CRC32C, b"")
-        chosen = choose_ensemble(Candidates(frozenset(self._names)), quorums, pick(1000))
+        chosen = choose_ensemble(self._candidates(), quorums, pick(1000))
         created = ClusterLedgerMetadata(
             quorums.ensemble,
             quorums.write,
@@ -201,10 +215,16 @@ class RepairedCluster(Schedule):
         self.oracles_of_all.add(oracles)
         self.ensemble.put(path, encode(created))
         oracles.bookies = {**self._bookies}
-        for server in self.ensemble.servers:
-            self.ensemble.catch_up(server)
+        if not self.world.now:
+            for server in self.ensemble.servers:
+                self.ensemble.catch_up(server)
         self._ledgers.append(WrittenLedger(oracles, node))
         return self._ledgers[-1]
+
+    def _make_later(self, ledger_id: int) -> None:
+        """Let a client make a ledger when others are repaired. Servers that lag do not show it yet."""
+        if len(self._candidates().writable) >= self._quorums.ensemble:
+            self._start_writer_of(self._new_ledger(ledger_id))
 
     def _fill(self, ledger: WrittenLedger) -> None:
         """Close a ledger with entries, or let a client write it."""
@@ -315,10 +335,16 @@ class RepairedCluster(Schedule):
         bookie.restart()
         self.world.note(EventKind.MENDED, bookie.name, "starts again")
         self._register_bookie(bookie)
+        self._start_collector(bookie)
+
+    def _start_collector(self, bookie: RegisteredBookie) -> None:
+        host = self._collectors.get(bookie.name)
+        if host is not None and not host.is_running:
+            host.start(collect(bookie, host, self.world, self.oracles_of_all))
 
     def stop(self) -> None:
         """End all processes that run coroutines."""
-        for host in (*self._hosts, *self._commands):
+        for host in (*self._hosts, *self._commands, *self._collectors.values()):
             host.stop()
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
 """Planted bugs of auto-recovery as it runs: its coroutines, its machines, and its nodes in the metadata.
 
-The cluster laboratory finds each with the schedules of auto-recovery. One is what Apache BookKeeper does:
-its name begins with N and the number of the defect, as in docs/conformance.md.
+The cluster laboratory finds each with the schedules of auto-recovery. Some are what Apache BookKeeper does:
+their names begin with N and the number of the defect, as in docs/conformance.md, or with the number of its issue.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from planted_cluster_bugs import PlantedClusterBug
 
 from recovery.clusterlab.autorecovery import AutoRecoverySchedule
 
+DELETED = "storage.cluster.bookie.deleted_ledgers"
+OVER_REPLICATED = "storage.cluster.bookie.over_replicated"
+PATHS = "storage.cluster.metadata.paths"
 CHECK = "recovery.autorecovery.check"
 COPYING = "recovery.autorecovery.copying"
 DECOMMISSION = "recovery.autorecovery.decommission"
@@ -30,6 +33,11 @@ def _bug(name: str, rule: str, module: str, function: str, edit: Edit, *invarian
         frozenset(invariants),
         kind=AutoRecoverySchedule,
     )
+
+
+def _bugs(name: str, rule: str, changes: tuple[EditAddress, ...], *invariants: str) -> PlantedClusterBug:
+    """Return a bug of several rules that prevent the same harm, each by itself."""
+    return PlantedClusterBug(name, rule, changes, frozenset(invariants), kind=AutoRecoverySchedule)
 
 
 AUTORECOVERY_BUGS = (
@@ -91,7 +99,6 @@ AUTORECOVERY_BUGS = (
         ),
         "O10",
     ),
-    # ── the worker ───────────────────────────────────────────────────────────────────────────────────
     # ── the repair of a ledger ───────────────────────────────────────────────────────────────────────
     _bug(
         "suspect-is-forgotten-where-the-ledger-grows",
@@ -167,5 +174,61 @@ AUTORECOVERY_BUGS = (
         "wait_until_empty",
         Replace("named <= given_up()", "True"),
         "O6",
+    ),
+    # ── the collection of bookies ────────────────────────────────────────────────────────────────────
+    _bug(
+        "copies-of-open-ledgers-are-collected",
+        "a copy of a ledger that is not closed stays",
+        OVER_REPLICATED,
+        "is_over_replicated",
+        Replace("metadata.state is ClusterLedgerState.CLOSED", "True"),
+        "O7",
+    ),
+    _bug(
+        "older-segments-are-collected",
+        "a copy stays while any segment names its bookie",
+        OVER_REPLICATED,
+        "is_over_replicated",
+        Replace("metadata.segments", "metadata.segments[-1:]"),
+        *("O7", "T2", "T3", "O6"),
+    ),
+    _bugs(
+        "4668-copies-of-a-repair-are-collected",
+        "a ledger that is repaired, or has got copies within the hour, is left alone",
+        (
+            EditAddress(
+                OVER_REPLICATED, "OverReplication.make_pass", Replace("now - since >= GRACE_S", "True")
+            ),
+            EditAddress(OVER_REPLICATED, "OverReplication._forget_recovered", Drop("for one in ...: ...")),
+            EditAddress(
+                OVER_REPLICATED,
+                "OverReplication._delete",
+                Rewrite("if lock is None: ...", "lock = underreplication.LedgerLock('', 0)"),
+            ),
+            EditAddress(
+                OVER_REPLICATED,
+                "OverReplication._delete",
+                Replace("is_marked or not self._is_over_replicated(path, await znodes.get(path))", "False"),
+            ),
+        ),
+        *("O7", "T2", "T3", "O6"),
+    ),
+    _bugs(
+        "n12-ledgers-are-listed-at-a-server-that-lags",
+        "a ledger is deleted only if two synced lists and a synced look at it say that it is gone",
+        (
+            EditAddress(PATHS, "list_ledgers", Drop("await znodes.sync(paths.root)")),
+            EditAddress(DELETED, "judge", Replace("absent & suspected", "absent")),
+            EditAddress(DELETED, "_is_gone", Drop("await znodes.sync(path)")),
+        ),
+        *("O7", "T2", "T3"),
+    ),
+    _bug(
+        "copies-are-never-collected",
+        "a copy that no segment names is deleted after an hour",
+        OVER_REPLICATED,
+        "is_over_replicated",
+        Replace("is_closed and all(...)", "False"),
+        "O7",
     ),
 )

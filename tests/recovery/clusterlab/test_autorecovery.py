@@ -42,6 +42,7 @@ def test_schedules_lose_bookies_and_repair_their_ledgers() -> None:
         assert any(" log " in line and what in line for line in lines), what
     for fault in ("crashes", "loses its disk", "expires", "is killed", "disables auto-recovery"):
         assert any(fault in line for line in lines), fault
+    assert any("deletes its copy of ledger" in line for line in lines)
 
 
 def test_a_violation_is_played_again_by_its_choices(monkeypatch: pytest.MonkeyPatch) -> None:
