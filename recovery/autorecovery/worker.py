@@ -36,6 +36,7 @@ from recovery.autorecovery.repair import (
 from storage.cluster.errors import (
     ClusterError,
     InvalidMetadata,
+    MetadataConflict,
     MetadataUnavailable,
     NoSuchLedgerExistsOnMetadataServer,
     SessionExpired,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from recovery.autorecovery.config import AutoRecoveryConfig
     from recovery.autorecovery.repair import RepairResult
     from storage.cluster.client.cluster import AsyncCluster
+    from storage.cluster.metadata.ledger import ClusterLedgerMetadata
     from storage.cluster.metadata.underreplication import RepairLock
     from storage.cluster.metadata.znodes import Znodes
 
@@ -321,36 +323,52 @@ class ReplicationWorker:
     ) -> tuple[RepairLock, RepairResult]:
         """Recover a ledger whose writer has not replaced the lost bookies, and repair it.
 
-        All bookies of its last segment are suspected from now on: they have taken what the writer sent, or
-        a part of it, and the recovery ends with copies at a quorum of them. The mark says so, because another
-        worker has to know it if this one is lost before it has read them.
+        All bookies of its last segments are suspected from then on: they have taken what the writer sent, or
+        a part of it, and the recovery ends with copies at a quorum of them. The mark says so before the
+        metadata do, because otherwise no process would know it if this one died in between.
         """
         ledger_id = lock.mark.ledger_id
-        _LOG.info(
-            "ledger %d is recovered: its writer has not replaced %s", ledger_id, ", ".join(found.bookies)
-        )
+
+        async def before_write(metadata: ClusterLedgerMetadata) -> None:
+            if metadata.is_closed:
+                last = [one for one in metadata.segments if one.first_entry >= found.segment]
+                suspects = sorted({bookie for one in last for bookie in one.bookies})
+                now_ms = int(self._clock() * 1000)
+                await underreplication.mark_ledger(self._znodes, self._root, ledger_id, suspects, now_ms)
+            else:
+                await self._check_may_fence(ledger_id, metadata, found)
+
         try:
             metadata = await self._cluster.metadata(ledger_id)
-            lock = await self._suspect(lock, metadata.segments[-1].bookies)
-            await self._cluster.take_over(ledger_id, metadata.password or b"")
-            closed = await self._cluster.metadata(ledger_id)
-            added = {b for one in closed.segments if one.first_entry >= found.segment for b in one.bookies}
-            if not added <= set(lock.mark.replicas):
-                lock = await self._suspect(lock, sorted(added))
+            await self._cluster.take_over(ledger_id, metadata.password or b"", before_write)
+            mark = await underreplication.read_mark(self._znodes, self._root, ledger_id)
         except NoSuchLedgerExistsOnMetadataServer:
             return lock, LedgerGone()
         except SessionExpired:
             raise
         except ClusterError as error:
             return lock, Postponed(str(error))
+        if not isinstance(mark, Gone):
+            lock = replace(lock, mark=mark)
         return lock, await self._attempt(lock)
 
-    async def _suspect(self, lock: RepairLock, bookies: Sequence[str]) -> RepairLock:
-        """Renew the mark of a locked ledger with more suspects."""
-        ledger_id, now_ms = lock.mark.ledger_id, int(self._clock() * 1000)
-        await underreplication.mark_ledger(self._znodes, self._root, ledger_id, bookies, now_ms)
-        mark = await underreplication.read_mark(self._znodes, self._root, ledger_id)
-        return lock if isinstance(mark, Gone) else replace(lock, mark=mark)
+    async def _check_may_fence(
+        self, ledger_id: int, metadata: ClusterLedgerMetadata, found: GrowingWithoutBookies
+    ) -> None:
+        """Raise `MetadataConflict` if the ledger's writer can go on with its bookies.
+
+        The check of the ledger may have taken long. Since it has begun, the lost bookies may be registered
+        again, or the writer may have replaced them.
+        """
+        bookies = await registration.read_newest_bookies(self._znodes, self._root)
+        if not set(found.bookies) <= set(metadata.segments[-1].bookies) - bookies.all:
+            # If they are lost again, their writer has its whole time again.
+            self._growing.pop(ledger_id, None)
+            reason = "its writer has replaced the lost bookies, or they are registered again"
+            raise MetadataConflict(f"ledger {ledger_id}", reason)
+        _LOG.info(
+            "ledger %d is recovered: its writer has not replaced %s", ledger_id, ", ".join(found.bookies)
+        )
 
     async def _note(self, lock: RepairLock, result: RepairResult) -> None:
         ledger_id, version = lock.mark.ledger_id, lock.mark.version

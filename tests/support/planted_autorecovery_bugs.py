@@ -1,7 +1,8 @@
 """Planted bugs of auto-recovery as it runs: its coroutines, its machines, and its nodes in the metadata.
 
 The cluster laboratory finds each with the schedules of auto-recovery. Some are what Apache BookKeeper does:
-their names begin with N and the number of the defect, as in docs/conformance.md, or with the number of its issue.
+their names begin with N and the number of the defect, as in docs/conformance.md, or with the number of an
+issue.
 """
 
 from __future__ import annotations

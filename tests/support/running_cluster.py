@@ -101,7 +101,15 @@ class RunningCluster:
         """Open a client with a session of its own."""
         context = None if tls is None else client_context(tls)
         options = ConnectionOptions(protocol, context, limits or CallLimits())
-        async with open_cluster(self.server.session(), ROOT, options=options) as cluster:
+        async with self.client_of(self.server.session(), options) as cluster:
+            yield cluster
+
+    @asynccontextmanager
+    async def client_of(
+        self, session: MemoryZnodes, options: ConnectionOptions | None = None
+    ) -> AsyncIterator[AsyncCluster]:
+        """Open a client with this session."""
+        async with open_cluster(session, ROOT, options=options) as cluster:
             yield cluster
 
 

@@ -13,6 +13,7 @@ import random
 import secrets
 import time
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, Unpack
 from weakref import WeakSet
 
@@ -48,7 +49,7 @@ from storage.cluster.metadata.znodes import Gone, Unchanged, Unknown
 from storage.entry.model import NO_ENTRY, DigestType
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from storage.cluster.client.add_calls import AddsAnswered
     from storage.cluster.client.distribution import Quorums
@@ -156,10 +157,16 @@ class AsyncCluster:
                     raise
                 attempts += 1
 
-    async def take_over(self, ledger_id: int, password: bytes = b"") -> AsyncLedgerReader:
+    async def take_over(
+        self,
+        ledger_id: int,
+        password: bytes = b"",
+        before_write: Callable[[ClusterLedgerMetadata], Awaitable[None]] | None = None,
+    ) -> AsyncLedgerReader:
         """Fence the ledger against its writer, find its end, close it there, and return a reader.
 
         It is BookKeeper's `openLedger`. Raise `RecoveryIncomplete` if too many bookies are silent.
+        `before_write` is awaited before each change of the metadata, and ends the take-over if it raises.
         """
         found = await update.read_ledger(self._znodes, self._paths, ledger_id)
         entries = _entries_of(ledger_id, found.value, password)
@@ -174,6 +181,8 @@ class AsyncCluster:
                 refuse(done, effect.error)
 
         driver.report = report
+        if before_write is not None:
+            driver.before_write, driver.refused = before_write, partial(refuse, done)
         driver.perform(machine.begin())
         self._recoveries.add(done)
         done.add_done_callback(self._recoveries.discard)

@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from storage.cluster.client.effects import ReadMetadata, Send, SendAdds, Wait, WriteMetadata
+from storage.cluster.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from storage.cluster.client.cluster import AsyncCluster
     from storage.cluster.client.effects import BookieAnswer, Effect, LedgerMachine, Sending, Token
@@ -31,6 +32,11 @@ class MachineDriver:
         """Called with each report of the machine."""
         self.performed: Callable[[], None] = _nothing
         """Called after each event."""
+        self.before_write: Callable[[ClusterLedgerMetadata], Awaitable[None]] = _allow
+        """Awaited before each write of the metadata, with what is to be written. If it raises a
+        `ClusterError`, nothing is written, and the machine waits for ever."""
+        self.refused: Callable[[ClusterError], None] = _ignore
+        """Called with that error."""
         self._timers: set[asyncio.TimerHandle] = set()
 
     def future(self) -> asyncio.Future[Versioned[ClusterLedgerMetadata]]:
@@ -75,6 +81,11 @@ class MachineDriver:
         self.perform(self._machine.added(sending, entry_ids, answer))
 
     async def _write(self, write: WriteMetadata) -> None:
+        try:
+            await self.before_write(write.metadata)
+        except ClusterError as error:
+            self.refused(error)
+            return
         answer = await self._cluster.write_metadata(self._ledger_id, write)
         self.perform(self._machine.metadata_written(answer))
 
@@ -100,8 +111,12 @@ def mark_retrieved(future: asyncio.Future[_T]) -> None:
         future.exception()
 
 
-def _ignore(report: Effect) -> None:
+def _ignore(_: object) -> None:
     """Drop a report that has no reader."""
+
+
+async def _allow(_: ClusterLedgerMetadata) -> None:
+    """Let the metadata be written."""
 
 
 def _nothing() -> None:

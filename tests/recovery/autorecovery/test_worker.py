@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from example_cluster import ROOT
-from recovering_cluster import FAST, changes_until, locks_of, marks_of
+from recovering_cluster import FAST, PATHS, changes_until, locks_of, lose, marks_of, metadata_of
 from running_cluster import RunningCluster, run_with_cluster
 
 from recovery.autorecovery.worker import ReplicationWorker
+from storage.cluster.client.distribution import Quorums
 from storage.cluster.errors import MetadataUnavailable
-from storage.cluster.metadata import underreplication
+from storage.cluster.metadata import ledger, registration, underreplication
+from storage.cluster.metadata.ledger import ClusterLedgerMetadata, ClusterLedgerState
 from storage.cluster.metadata.update import create_node
+from storage.cluster.metadata.znodes import Gone
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from storage.cluster.metadata.registration import Bookies
+    from storage.cluster.metadata.znodes import SetAnswer, Znodes
 
 LEDGER = 999
 """It has no metadata, so that its repair only deletes its mark."""
@@ -140,3 +146,76 @@ def test_a_repair_that_is_cancelled_before_its_first_step_keeps_neither_its_turn
             await asyncio.wait_for(repair_all(cluster, worker), 10)
 
     run_with_cluster(tmp_path, 1, steps)
+
+
+# ── the recovery of a ledger whose writer has not moved ───────────────────────────────────────────────────
+
+
+def test_a_mark_names_the_bookies_of_a_recovery_before_the_metadata_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dies after the close has told another one which copies have to be read."""
+
+    async def steps(cluster: RunningCluster) -> None:
+        await underreplication.prepare(cluster.znodes, ROOT)
+        session = cluster.server.session()
+        write, suspects, named = session.set, set[str](), set[str]()
+        async with cluster.client() as client:
+            writer = await client.create(Quorums(3, 3, 2))
+            await writer.append(b"the recovery adds it again")
+            lost = writer.metadata.segments[-1].bookies[0]
+            await lose(cluster, lost)
+            await underreplication.mark_ledger(cluster.znodes, ROOT, writer.id, [lost], 1)
+
+            async def look_and_write(path: str, data: bytes, version: int = -1) -> SetAnswer:
+                written = ledger.decode(data) if path == PATHS.path_of(writer.id) else None
+                if isinstance(written, ClusterLedgerMetadata) and written.is_closed and not named:
+                    named.update(bookie for one in written.segments for bookie in one.bookies)
+                    mark = await underreplication.read_mark(cluster.znodes, ROOT, writer.id)
+                    assert not isinstance(mark, Gone)
+                    suspects.update(mark.replicas)
+                return await write(path, data, version)
+
+            monkeypatch.setattr(session, "set", look_and_write)
+            async with cluster.client_of(session) as own:
+                await repair_all(cluster, ReplicationWorker(session, ROOT, own, "worker", FAST))
+            assert (await metadata_of(cluster, writer.id)).is_closed
+            writer.abandon()
+        assert len(named) == 3, "the recovery has replaced the lost bookie"
+        assert named <= suspects
+
+    run_with_cluster(tmp_path, 4, steps)
+
+
+def test_a_writer_whose_bookie_comes_back_while_its_ledger_is_checked_is_not_fenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, looks = registration.read_newest_bookies, 0
+
+    async def steps(cluster: RunningCluster) -> None:
+        await underreplication.prepare(cluster.znodes, ROOT)
+        async with cluster.client() as client:
+            writer = await client.create(Quorums(3, 2, 2))
+            await writer.append(b"before")
+            lost = writer.metadata.segments[-1].bookies[0]
+            await cluster.withdraw(lost)
+
+            async def come_back_after_the_look(znodes: Znodes, root: str) -> Bookies:
+                nonlocal looks
+                found = await read(znodes, root)
+                looks += 1
+                if looks == 1:
+                    await cluster.advertise(lost, cluster.ports[lost])
+                return found
+
+            monkeypatch.setattr(registration, "read_newest_bookies", come_back_after_the_look)
+            await underreplication.mark_ledger(cluster.znodes, ROOT, writer.id, [lost], 1)
+            worker = ReplicationWorker(cluster.server.session(), ROOT, client, "worker", FAST)
+            running = asyncio.ensure_future(worker.run())
+            await changes_until(cluster, lambda: looks > 3 or not marks_of(cluster))
+            await cancel(running)
+            assert (await metadata_of(cluster, writer.id)).state is ClusterLedgerState.OPEN
+            await writer.append(b"after")
+            await writer.close()
+
+    run_with_cluster(tmp_path, 3, steps)
