@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster_loops import run
-from example_cluster import INSTANCE_ID, ROOT
+from cluster_loops import run, run_with_server
+from example_cluster import INSTANCE_ID, ROOT, info
 
-from recovery.autorecovery.decommission import wait_until_empty
-from storage.cluster.errors import InvalidMetadata
+from recovery.autorecovery.decommission import remove_cookie, wait_until_empty
+from storage.cluster.errors import BookiesRegistered, InvalidMetadata
 from storage.cluster.metadata.format import init_cluster
 from storage.cluster.metadata.paths import LedgerPaths, LedgerTree
+from storage.cluster.metadata.registration import BookieMode, register
 from storage.cluster.metadata.update import create_node
 
 if TYPE_CHECKING:
-    from memory_znodes import MemoryZnodes
+    from memory_znodes import MemoryServer, MemoryZnodes
 
 PATHS = LedgerPaths(ROOT, LedgerTree.HIERARCHICAL)
 
@@ -36,3 +37,17 @@ def test_a_bookie_is_not_empty_while_the_metadata_of_a_ledger_cannot_be_read() -
             await left()
 
     run(test)
+
+
+def test_the_cookie_of_a_bookie_stays_that_is_registered_at_a_server_which_lags() -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes, other = server.session(), server.session()
+        await init_cluster(znodes, ROOT, INSTANCE_ID)
+        await create_node(znodes, f"{ROOT}/cookies/b1:3181")
+        znodes.lag()
+        await register(other, ROOT, "b1:3181", info(3181), BookieMode.WRITABLE, 1)
+        with pytest.raises(BookiesRegistered):
+            await remove_cookie(znodes, PATHS, "b1:3181")
+        assert f"{ROOT}/cookies/b1:3181" in server.paths()
+
+    run_with_server(test)

@@ -11,6 +11,7 @@ from played_peer import played_peer
 from running_cluster import RunningCluster, run_with_cluster
 from zookeeper_servers import serving
 
+from storage.cluster.client.cluster import open_cluster
 from storage.cluster.client.connect import connect_async
 from storage.cluster.client.connections import BookieLink, CallLimits
 from storage.cluster.client.distribution import Quorums
@@ -24,12 +25,13 @@ from storage.cluster.errors import (
     NotEnoughBookies,
     OutcomeUnknown,
     RecoveryIncomplete,
+    SessionExpired,
     UnauthorizedAccess,
     WriterFenced,
 )
 from storage.cluster.metadata.format import init_cluster
 from storage.cluster.metadata.ledger import ClusterLedgerState
-from storage.cluster.metadata.paths import LedgerPaths, read_tree
+from storage.cluster.metadata.paths import LedgerPaths, LedgerTree, read_tree
 from storage.cluster.metadata.registration import BookieMode, register
 from storage.cluster.metadata.underreplication import list_marked, read_mark
 from storage.cluster.metadata.update import change_ledger
@@ -508,3 +510,14 @@ def test_an_address_without_a_cluster_is_refused() -> None:
                     raise AssertionError
 
     asyncio.run(asyncio.wait_for(steps(), 60))
+
+
+def test_a_session_that_ends_while_a_client_is_opened_says_nothing_about_the_cluster(tmp_path: Path) -> None:
+    async def steps(running: RunningCluster) -> None:
+        session = running.server.session()
+        opening = asyncio.ensure_future(open_cluster(session, ROOT, LedgerTree.HIERARCHICAL).__aenter__())
+        session.expire()
+        with pytest.raises(SessionExpired):
+            await opening
+
+    run_with_cluster(tmp_path, 1, steps)

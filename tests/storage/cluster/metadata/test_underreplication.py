@@ -35,10 +35,11 @@ from storage.cluster.metadata.underreplication import (
     set_delay,
     take_any_lock,
     take_lock,
+    unlock_if_held,
     wait_until_enabled,
 )
 from storage.cluster.metadata.update import create_node
-from storage.cluster.metadata.znodes import Gone
+from storage.cluster.metadata.znodes import CreateMode, Gone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +103,18 @@ def test_another_layout_is_refused() -> None:
             await prepare(znodes, "/ledgers")
 
     run(test)
+
+
+def test_a_layout_whose_answer_is_lost_is_found_at_a_server_that_lags() -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes = server.session()
+        await create_node(znodes, BASE)
+        znodes.lag()
+        znodes.lose(Loss.DONE)
+        await prepare(znodes, "/ledgers")
+        assert f"{BASE}/locks" in server.paths()
+
+    run_with_server(test)
 
 
 # ── marks ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,6 +213,19 @@ def test_a_lock_whose_answer_is_lost_is_found_at_a_server_that_lags() -> None:
         znodes.before_write = lag
         znodes.lose(Loss.DONE)
         assert await take_lock(znodes, "/ledgers", 7, "worker") is not None
+
+    run_with_server(test)
+
+
+def test_a_lock_of_which_its_session_does_not_know_is_deleted_at_a_server_that_lags() -> None:
+    async def test(server: MemoryServer) -> None:
+        znodes = await prepared(server)
+        await mark_ledger(znodes, "/ledgers", 7, ["bk1"], NOW)
+        znodes.lag()
+        znodes.lose(Loss.DONE)
+        await znodes.create(lock_path("/ledgers", 7), b"", CreateMode.EPHEMERAL)
+        await unlock_if_held(znodes, "/ledgers", 7)
+        assert lock_path("/ledgers", 7) not in server.paths()
 
     run_with_server(test)
 
