@@ -393,6 +393,8 @@ def locations_of(index: IndexReader, ledger_id: int, ids: Sequence[int]) -> list
     if span > 4 * len(ids):
         return [index.find(ledger_id, one) for one in ids]
     pairs = index.locations(ledger_id, ids[0], span)
+    if not pairs:
+        return [None] * len(ids)
     if len(pairs) >= len(ids) == span and pairs[span - 1][0] == ids[-1]:
         return [place for _, place in pairs[:span]]
     found = dict(pairs)

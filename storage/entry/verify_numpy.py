@@ -64,22 +64,30 @@ def mismatches(block: Buffer, bounds: EntryBounds, digester: Digester) -> list[i
     kind = digester.digest_type
     if not is_provable(kind) or not len(bounds.starts):
         return verify.mismatches_one_by_one(block, bounds, digester)
-    starts = np.asarray(bounds.starts, dtype=np.int64)
-    ends = np.asarray(bounds.ends, dtype=np.int64)
+    starts, ends = _numbers(bounds.starts), _numbers(bounds.ends)
     long_enough = ends - starts >= HEAD.size + kind.width
     if long_enough.all() and _all_match(block, starts - LENGTH_WORD_SIZE, ends, kind):
         return []
     return verify.mismatches_one_by_one(block, bounds, digester)
 
 
+def _numbers(found: Sequence[int]) -> Numbers:
+    if isinstance(found, range):
+        return np.arange(found.start, found.stop, found.step, dtype=np.int64)
+    return np.asarray(found, dtype=np.int64)
+
+
 def _all_match(block: Buffer, begins: Numbers, ends: Numbers, kind: DigestType) -> bool:
-    first, last = int(begins[0]), int(ends[-1])
+    first, last, count = int(begins[0]), int(ends[-1]), len(begins)
     work = np.empty(LEAD + last - first + SLACK, dtype=np.uint8)
     work[LEAD:-SLACK] = np.frombuffer(block, dtype=np.uint8)[first:last]
+    stride = int(ends[0]) - first
+    if last - first == stride * count and (ends - begins == stride).all():
+        return Fronts(RegularRecords(work, LEAD, stride, count), kind).all_match(count, len(work) - SLACK)
     begins, ends = begins - (first - LEAD), ends - (first - LEAD)
     gaps = np.flatnonzero(begins[1:] != ends[:-1]).tolist()
     fronts = Fronts(ScatteredRecords(work, begins), kind)
-    return fronts.all_match(len(ends), int(ends[-1]), [(number, int(ends[number])) for number in gaps])
+    return fronts.all_match(count, int(ends[-1]), [(number, int(ends[number])) for number in gaps])
 
 
 class ScatteredRecords:

@@ -61,6 +61,9 @@ _RETRY_S = 60.0
 """The time after which a collection that ended early is repeated, and the least time between two if nothing
 was deleted since the first."""
 
+_SHOW_S = 0.02
+"""The least time between two calls that show the progress, each of which wakes a thread."""
+
 _CATCH_UP_S = 0.25
 """How much of its rate a compaction may make up for after it was delayed."""
 
@@ -197,6 +200,8 @@ class Collector:
         """The time from which low space makes a collection begin."""
         self._is_all_collected = False
         """Whether the last collection has left no space that a next one could free."""
+        self._show_at = clock()
+        """When a caller that watches the progress is woken next."""
         self._rate_at = clock()
         """The time until which the bytes read so far use up the rate."""
 
@@ -303,7 +308,7 @@ class Collector:
         if trigger is Trigger.REQUEST:
             self._problems.clear()  # a file may have been restored since
         self._has_new_dead, self._due_at = False, None
-        self._rate_at = now
+        self._rate_at = self._show_at = now
         self._running = self._collect(_Collection(trigger, self._scope(trigger), now, self._requested))
 
     def _scope(self, trigger: Trigger) -> Scope:
@@ -494,6 +499,7 @@ class Collector:
                 continue
             if pacing.must_end():
                 operation.close()
+                yield from self._compactor.settle()
                 return None
             pacing.show_progress()
             yield self._pause_for(BLOCK_SIZE, pacing.rate)
@@ -502,7 +508,10 @@ class Collector:
         progress = self.progress
         if progress is not None:
             self.progress = replace(progress, read=min(progress.total, progress.read + BLOCK_SIZE))
-            self._waiters.wake(COLLECTION)
+            now = self._clock()
+            if now >= self._show_at:
+                self._show_at = now + _SHOW_S
+                self._waiters.wake(COLLECTION)
 
     def _note_kept(self, kept: Kept) -> None:
         problem = problem_of(kept)

@@ -11,18 +11,26 @@ is the value of the generator:
     purge_tombstones()  → Purged    forgets deleted ledgers of which nothing is left
 
 One verb at a time. Moving never removes a log, and removing moves nothing, so any other work may come in
-between, and an opening has nothing to finish. `run` drives a verb to its end where there are no workers.
+between, and an opening has nothing to finish. A verb can be given up at any pause; `settle` then waits for
+the order that the runner may still follow. `run` drives a verb to its end where there are no workers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from storage.capacity.guard import Need
 from storage.checkpoint.reclaimer import Reclamation
 from storage.entry.read_result import Damaged
-from storage.gc.proof import Kept, KeptBecause, account_for_records, count_live, kept_damaged
+from storage.gc.proof import (
+    Kept,
+    KeptBecause,
+    LedgerLookups,
+    account_for_records,
+    count_live,
+    kept_damaged,
+)
 from storage.gc.tombstones import LedgersInLogs, purgeable
 from storage.gc.victim import SLICE_COUNT_MAX, SLICE_SIZE_MAX, Victim
 from storage.journal.journal_set import journal_ids
@@ -31,7 +39,7 @@ from storage.runtime.worker import AT_ONCE
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from storage.capacity.guard import SpaceGuard
+    from storage.capacity.guard import SpaceGuard, Trial
     from storage.checkpoint.checkpointer import Checkpointer
     from storage.checkpoint.reclaimer import SliceChunk, SliceResult
     from storage.disk.files import Directory
@@ -116,7 +124,11 @@ class Compactor:
         self._metadata = metadata
         self._store_state = store_state
         self._space = space
+        self.slice_size = SLICE_SIZE_MAX
+        """The most bytes of records of a slice; only a larger record makes a larger one."""
         self._ledgers_in_logs = LedgersInLogs(directory)
+        self._last: Reclamation[Any] | None = None
+        """The last order that was submitted."""
         self._are_journals_unsure = False
         """Whether a sync of the directory of journals has failed, so that trimmed journals may come back."""
 
@@ -136,46 +148,54 @@ class Compactor:
             return Moved(log_id, why_kept=why_kept)
         end = self._checkpointer.state.log_ends[log_id]
         victim = Victim(self._directory, self._visible, self._metadata.digester, log_id, end)
-        entries = size = 0
-        chunks: list[SliceChunk] = []
-        waiting = _Amount(0, 0)
+        slices = _Slices()
         try:
+            # One slice is read ahead, while the runner appends, syncs and commits the one before.
             for found in victim.chunks():
                 if isinstance(found, Damaged):
-                    kept = kept_damaged(log_id, found)
-                    return Moved(log_id, entries, size, victim.bytes_read, kept)
-                chunks += found
-                waiting += _amount_of(found)
+                    why_kept = kept_damaged(log_id, found)
+                    break
+                slices.add(found)
                 yield AT_ONCE
-                while waiting.is_slice:
-                    done = yield from self._move_slice(chunks)
-                    waiting = _amount_of(chunks)
-                    entries, size = entries + done.entries, size + done.size
-                    if done.error is not None:
-                        return _failed_move(log_id, entries, size, victim, done.error)
-            while chunks:
-                done = yield from self._move_slice(chunks)
-                entries, size = entries + done.entries, size + done.size
-                if done.error is not None:
-                    return _failed_move(log_id, entries, size, victim, done.error)
+                while slices.error is None and slices.has_whole(self.slice_size):
+                    yield from self._next_slice(slices)
+                if slices.error is not None:
+                    break
+            else:
+                while slices.error is None and (slices.ahead or slices.under_way is not None):
+                    yield from self._next_slice(slices)
         except OSError as error:
-            return _failed_move(log_id, entries, size, victim, error)
-        return Moved(log_id, entries, size, victim.bytes_read)
+            slices.error = error
+        yield from self._end_slice(slices)
+        if slices.error is not None and why_kept is None:
+            why_kept = Kept(log_id, KeptBecause.FAILED, detail=str(slices.error))
+        return Moved(log_id, slices.entries, slices.size, victim.bytes_read, why_kept, slices.error)
 
-    def _move_slice(self, chunks: list[SliceChunk]) -> Generator[Pause, None, SliceResult]:
-        """Move the first chunks, and take from the list what need not be moved any more."""
-        some = _first_slice(chunks)
-        # In the order of ledgers, so that a range of a ledger is read from one place.
-        some.sort(key=lambda one: (one.records.ledger_id, one.records.ids[0]))
-        checkpointer = self._checkpointer
-        result = yield from self._run(
-            lambda state: checkpointer.reclaimer.move(state, some, checkpointer.must_end)
-        )
-        if result.error is None and not result.handled and checkpointer.disk_full_error is not None:
-            # A checkpoint waits for space, and comes before every slice: nothing can be moved now.
-            result = replace(result, error=checkpointer.disk_full_error)
-        chunks[:0] = some[result.handled :] if result.error is None else some
-        return result
+    def _next_slice(self, slices: _Slices) -> Generator[Pause, None, None]:
+        """Wait for the end of the slice under way. Have the runner move the next one, if there is any."""
+        yield from self._end_slice(slices)
+        if slices.error is None and slices.ahead:
+            some = slices.cut(self.slice_size)
+            checkpointer = self._checkpointer
+            slices.under_way = (
+                some,
+                self._begin(lambda state: checkpointer.reclaimer.move(state, some, checkpointer.must_end)),
+            )
+
+    def _end_slice(self, slices: _Slices) -> Generator[Pause, None, None]:
+        """Wait for the end of the slice under way. What it has not handled is moved with the next one."""
+        if slices.under_way is None:
+            return
+        some, begun = slices.under_way
+        result = yield from self._end(begun)
+        slices.under_way = None
+        error = result.error
+        if error is None and not result.handled:
+            # A checkpoint comes before every slice. If it waits for space, nothing can be moved now.
+            error = self._checkpointer.disk_full_error
+        slices.put_back(some[result.handled :])
+        slices.entries, slices.size = slices.entries + result.entries, slices.size + result.size
+        slices.error = slices.error or error
 
     def remove(self, log_ids: Iterable[int]) -> Generator[Pause, None, Removed]:
         """Remove those of the logs in which nothing is live. The others are kept, each with its reason.
@@ -186,11 +206,14 @@ class Compactor:
         swept = yield from self._run(self._checkpointer.reclaimer.sweep)
         kept: list[Kept] = []
         dead: list[int] = []
+        lookups = LedgerLookups(self._checkpointer.state, self._index, self._metadata.of)
         for log_id in sorted(set(log_ids)):
             why_kept = self._why_never_a_victim(log_id)
             if why_kept is None:
                 # The present state, because a log that was the last one may have grown before it was rolled.
-                why_kept = yield from self._account(self._checkpointer.state, log_id)
+                if lookups.state is not self._checkpointer.state:
+                    lookups = LedgerLookups(self._checkpointer.state, self._index, self._metadata.of)
+                why_kept = yield from self._account(lookups, log_id)
             if why_kept is None:
                 dead.append(log_id)
             else:
@@ -260,36 +283,47 @@ class Compactor:
             return Kept(log_id, KeptBecause.LAST)
         return None if log_id in state.log_ends else Kept(log_id, KeptBecause.NOT_COMMITTED)
 
-    def _account(self, state: IndexState, log_id: int) -> Generator[Pause, None, Kept | None]:
+    def _account(self, lookups: LedgerLookups, log_id: int) -> Generator[Pause, None, Kept | None]:
         try:
-            return (
-                yield from account_for_records(self._directory, self._index, state, self._metadata.of, log_id)
-            )
+            return (yield from account_for_records(self._directory, self._index, lookups, log_id))
         except FileNotFoundError as error:
             return Kept(log_id, KeptBecause.DAMAGED, "ELG-005", detail=str(error))
         except OSError as error:
             return Kept(log_id, KeptBecause.FAILED, detail=str(error))
 
+    def settle(self) -> Generator[Pause, None, None]:
+        """Wait until the runner has followed the last order, because it follows one at a time."""
+        while self._last is not None and not self._last.is_over:
+            self._store_state.check_writes()
+            yield None
+
     def _run(self, order: Order[R]) -> Generator[Pause, None, R]:
-        """Have the runner of checkpoints follow the order, and wait for its end.
+        """Have the runner of checkpoints follow the order, and wait for its end."""
+        return (yield from self._end(self._begin(order)))
+
+    def _begin(self, order: Order[R]) -> _BegunOrder[R]:
+        """Have the runner of checkpoints follow the order."""
+        trial = self._space.trial(Need.FINISHING)
+        return _BegunOrder(self._submit(order), trial)
+
+    def _end(self, begun: _BegunOrder[R]) -> Generator[Pause, None, R]:
+        """Wait for the end of an order.
 
         On a full disk it is followed again after the reserve was given up, because it has changed nothing.
         """
-        trial = self._space.trial(Need.FINISHING)
         while True:
-            result = yield from self._run_once(order)
-            if result.error is None or not trial.may_repeat(result.error):
+            yield from self.settle()
+            result = begun.work.result
+            assert result is not None, "it is over"
+            if result.error is None or not begun.trial.may_repeat(result.error):
                 return result
+            begun.work = self._submit(begun.work.order)
 
-    def _run_once(self, order: Order[R]) -> Generator[Pause, None, R]:
-        work = Reclamation(order)
+    def _submit(self, order: Order[R]) -> Reclamation[R]:
         self._store_state.check_writes()
+        self._last = work = Reclamation(order)
         self._checkpointer.submit(work)
-        while not work.is_over:
-            self._store_state.check_writes()
-            yield None
-        assert work.result is not None, "it is over"
-        return work.result
+        return work
 
 
 def run(verb: Generator[Pause, None, T], checkpointer: Checkpointer) -> T:
@@ -304,39 +338,60 @@ def run(verb: Generator[Pause, None, T], checkpointer: Checkpointer) -> T:
             checkpointer.step()
 
 
-@dataclass(frozen=True, slots=True)
-class _Amount:
-    """How much some chunks are."""
+@dataclass(slots=True)
+class _BegunOrder(Generic[R]):
+    """An order that the runner follows, or has followed."""
 
-    size: int
-    count: int
-
-    def __add__(self, other: _Amount) -> _Amount:
-        return _Amount(self.size + other.size, self.count + other.count)
-
-    @property
-    def is_slice(self) -> bool:
-        """Whether it is enough for a whole slice."""
-        return self.size >= SLICE_SIZE_MAX or self.count >= SLICE_COUNT_MAX
+    work: Reclamation[R]
+    trial: Trial
+    """Begun before the order, so that room that was made since then is noticed."""
 
 
-def _amount_of(chunks: list[SliceChunk]) -> _Amount:
-    return _Amount(sum(one.records.size for one in chunks), sum(len(one.before) for one in chunks))
+@dataclass(slots=True)
+class _Slices:
+    """The live records of one log on their way: one slice that is moved, and those that were read ahead."""
 
+    ahead: list[SliceChunk] = field(default_factory=list)
+    """What was read and is not in the slice under way."""
+    under_way: tuple[list[SliceChunk], _BegunOrder[SliceResult]] | None = None
+    entries: int = 0
+    """The entries that were moved."""
+    size: int = 0
+    """The bytes of their records."""
+    error: OSError | None = None
+    """The error after which no slice is begun any more."""
+    _size_ahead: int = 0
+    _count_ahead: int = 0
 
-def _first_slice(chunks: list[SliceChunk]) -> list[SliceChunk]:
-    """Take the chunks of one slice from the list."""
-    size = count = number = 0
-    for one in chunks:
-        size, count = size + one.records.size, count + len(one.before)
-        if number and (size > SLICE_SIZE_MAX or count > SLICE_COUNT_MAX):
-            break
-        number += 1
-    some = chunks[:number]
-    del chunks[:number]
-    return some
+    def add(self, chunks: list[SliceChunk]) -> None:
+        """Add records that were read."""
+        self.ahead += chunks
+        self._count(chunks, 1)
 
+    def put_back(self, chunks: list[SliceChunk]) -> None:
+        """Add records that were left in a slice. They come first, because they were read first."""
+        self.ahead[:0] = chunks
+        self._count(chunks, 1)
 
-def _failed_move(log_id: int, entries: int, size: int, victim: Victim, error: OSError) -> Moved:
-    kept = Kept(log_id, KeptBecause.FAILED, detail=str(error))
-    return Moved(log_id, entries, size, victim.bytes_read, kept, error)
+    def has_whole(self, size_max: int) -> bool:
+        """Return whether enough was read ahead for a whole slice."""
+        return self._size_ahead >= size_max or self._count_ahead >= SLICE_COUNT_MAX
+
+    def cut(self, size_max: int) -> list[SliceChunk]:
+        """Take the records of the next slice, in the order of ledgers."""
+        size = count = number = 0
+        for one in self.ahead:
+            size, count = size + one.records.size, count + len(one.before)
+            if number and (size > size_max or count > SLICE_COUNT_MAX):
+                break
+            number += 1
+        some = self.ahead[:number]
+        del self.ahead[:number]
+        self._count(some, -1)
+        # So that a range of a ledger is read from one place afterwards.
+        some.sort(key=lambda one: (one.records.ledger_id, one.records.ids[0]))
+        return some
+
+    def _count(self, chunks: list[SliceChunk], sign: int) -> None:
+        self._size_ahead += sign * sum(one.records.size for one in chunks)
+        self._count_ahead += sign * sum(len(one.before) for one in chunks)

@@ -12,7 +12,7 @@ from storage.disk import filenames
 from storage.entry.read_result import Damaged
 from storage.gc.log_walk import walk
 from storage.gc.policy import Problem, ProblemKind
-from storage.gc.proof import DeadRecords, KeptBecause, kept_damaged, not_dead
+from storage.gc.proof import DeadRecords, KeptBecause, LedgerLookups, kept_damaged, not_dead
 from storage.gc.victim import Victim
 from storage.runtime.worker import AT_ONCE
 
@@ -47,7 +47,7 @@ def examine(
             return live, problem_of(kept_damaged(log_id, found))
         live += sum(one.records.size for one in found)
         yield AT_ONCE
-    dead = DeadRecords(log_id, state, record_of)
+    dead = DeadRecords(log_id, LedgerLookups(state, visible, record_of))
     with directory.open(filenames.entry_log(log_id)) as file:
         for item in walk(file, log_id, state.log_ends[log_id]):
             if isinstance(item, Damaged):

@@ -7,12 +7,10 @@ checks the framing only; the digests are checked for records that are moved.
 
 from __future__ import annotations
 
-from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from storage.entry.digest_inference import EntryVerifier
@@ -27,7 +25,7 @@ from storage.entrylog.reader import EntryLogReader
 from storage.runtime.worker import yield_gil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from storage.disk.files import ReadFile
 
@@ -39,13 +37,17 @@ _REGULAR_MIN = 16
 
 @dataclass(slots=True, eq=False)
 class RecordRun:
-    """Records of one ledger with ascending ids, which follow each other in a log."""
+    """Records of one ledger with ascending ids, which follow each other in a log.
+
+    Ids and positions are ranges where numpy has found that they are regular: these cost no work for each
+    record.
+    """
 
     ledger_id: int
-    ids: array[int] = field(default_factory=lambda: array("q"))
-    positions: array[int] = field(default_factory=lambda: array("q"))
+    ids: Sequence[int]
+    positions: Sequence[int]
     """The offset of each length word in the log."""
-    sizes: array[int] = field(default_factory=lambda: array("q"))
+    sizes: Sequence[int]
     """The size of each record, its length word included."""
 
     @property
@@ -67,7 +69,7 @@ class LogBlock:
 class _RegularRecords(Protocol):
     def following(
         self, data: memoryview, at: int, size: int, count_max: int
-    ) -> Iterator[tuple[int, array[int]]]:
+    ) -> Iterator[tuple[int, Sequence[int]]]:
         """Yield the ledger and the ids of each run of records of this size from `at` on."""
 
 
@@ -119,29 +121,35 @@ class _Walker:
         self._reader = reader
         self._limit = limit
         """Where the walk has to end."""
+        self._buffer = memoryview(bytearray(BLOCK_SIZE))
+        """The bytes of the present block, because new memory for each block costs as much as reading it."""
 
     def block_at(self, start: int) -> tuple[LogBlock, int, Damaged | None]:
         """Return the records from `start` on, where the next block begins, and what is wrong there."""
-        data = self._read(start, BLOCK_SIZE)
+        data = self._read(start, self._buffer)
         runs, at, damage = self._split(data, start)
         if at == start and damage is None:
             # The first record is larger than a block, or the file is shorter than the log.
             length = PREFIX.unpack_from(data)[0] if len(data) >= PREFIX.size else 0
-            data = self._read(start, LENGTH_WORD_SIZE + length)
+            size = min(LENGTH_WORD_SIZE + length, self._limit - start)
+            data = self._read(start, memoryview(bytearray(size)))
             runs, at, damage = self._split(data, start)
             if at == start and damage is None:
                 damage = Damaged(start, Flaw.BODY_CUT, f"the log ended at {self._limit}")
         return LogBlock(start, data, runs), at, damage
 
-    def _read(self, start: int, size: int) -> memoryview:
-        data = memoryview(self._file.read(start, min(size, self._limit - start)))
+    def _read(self, start: int, buffer: memoryview) -> memoryview:
+        buffer = buffer[: self._limit - start]
+        data = buffer[: self._file.read_into(start, buffer)]
         yield_gil()
         return data
 
     def _split(self, data: memoryview, start: int) -> tuple[list[RecordRun], int, Damaged | None]:
         runs: list[RecordRun] = []
-        run = RecordRun(-1)
-        at, last_id, last_size, length_max = 0, -1, 0, min(RECORD_SIZE_MAX, self._limit - start)
+        ids: list[int] = []
+        positions: list[int] = []
+        sizes: list[int] = []
+        at, last_ledger, last_id, length_max = 0, -1, -1, min(RECORD_SIZE_MAX, self._limit - start)
         unpack = PREFIX.unpack_from
         while at < len(data):
             if len(data) - at >= PREFIX.size:
@@ -162,17 +170,19 @@ class _Walker:
                     words = f"the log ends at {self._limit}"
                     return runs, start + at, Damaged(start + at, Flaw.BODY_CUT, words)
                 break
-            if ledger_id != run.ledger_id or entry_id <= last_id:
-                run = RecordRun(ledger_id)
-                runs.append(run)
-            run.ids.append(entry_id)
-            run.positions.append(start + at)
-            run.sizes.append(size)
+            is_next_alike = data[at : at + LENGTH_WORD_SIZE] == data[at + size : at + size + LENGTH_WORD_SIZE]
+            if is_next_alike and (regular := _regular_runs(data, start, at, size)):
+                runs += regular
+                at, last_ledger = runs[-1].end - start, -1
+                continue
+            if ledger_id != last_ledger or entry_id <= last_id:
+                ids, positions, sizes = [], [], []
+                runs.append(RecordRun(ledger_id, ids, positions, sizes))
+            ids.append(entry_id)
+            positions.append(start + at)
+            sizes.append(size)
             at += size
-            if size == last_size:
-                at += size * _take_regular(data, start, at, size, runs)
-                run = runs[-1]
-            last_id, last_size = run.ids[-1], size
+            last_ledger, last_id = ledger_id, entry_id
         return runs, start + at, None
 
     def _pass_over(self, data: memoryview, at: int, start: int) -> int | Damaged:
@@ -199,19 +209,14 @@ class _Walker:
         return Damaged(offset, Flaw.NOT_A_RECORD)
 
 
-def _take_regular(data: memoryview, start: int, at: int, size: int, runs: list[RecordRun]) -> int:
-    """Take the records of that size that follow, with numpy. Return how many."""
-    count_max, kernel = (len(data) - at) // size, _numpy_kernel()
-    if count_max < _REGULAR_MIN or kernel is None:
-        return 0
-    begin = at
+def _regular_runs(data: memoryview, start: int, at: int, size: int) -> list[RecordRun]:
+    """Return the records of that size from `at` on, found with numpy; none if there is no room for many."""
+    kernel, count_max = _numpy_kernel(), (len(data) - at) // size
+    if kernel is None or count_max < _REGULAR_MIN:
+        return []
+    runs, position = [], start + at
     for ledger_id, ids in kernel.following(data, at, size, count_max):
-        run = runs[-1]
-        if ledger_id != run.ledger_id or ids[0] <= run.ids[-1]:
-            run = RecordRun(ledger_id)
-            runs.append(run)
-        run.ids.extend(ids)
-        run.positions.extend(range(start + at, start + at + len(ids) * size, size))
-        run.sizes.extend(repeat(size, len(ids)))
-        at += len(ids) * size
-    return (at - begin) // size
+        end = position + len(ids) * size
+        runs.append(RecordRun(ledger_id, ids, range(position, end, size), [size] * len(ids)))
+        position = end
+    return runs

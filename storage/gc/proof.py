@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _LEDGERS_KEPT = 4096
-"""Of how many ledgers a walk remembers what it has looked up."""
+"""Of how many ledgers it is remembered what was looked up."""
 
 
 class KeptBecause(enum.Enum):
@@ -82,17 +82,32 @@ def kept_damaged(log_id: int, damage: Damaged) -> Kept:
     return Kept(log_id, KeptBecause.DAMAGED, finding, damage.offset, str(damage))
 
 
+class LedgerLookups:
+    """Remembers what was looked up of ledgers since the index has a state, for all logs of that state.
+
+    It stays right: a delete or a truncation is never taken back, no log of the state has a record that is
+    newer than a tombstone without a bound, and the locations change only with the state.
+    """
+
+    def __init__(
+        self, state: IndexState, index: IndexReader, record_of: Callable[[int], LedgerRecord]
+    ) -> None:
+        self.state = state
+        self.earlier_record_of = lru_cache(_LEDGERS_KEPT)(record_of)
+        self.last = lru_cache(_LEDGERS_KEPT)(index.last)
+        self.record_of = record_of
+        """Looks up anew."""
+
+
 class DeadRecords:
     """Tells which records of one log are dead because their ledger was deleted or truncated."""
 
-    def __init__(self, log_id: int, state: IndexState, record_of: Callable[[int], LedgerRecord]) -> None:
-        assert state.last_log is not None, "it has logs"
-        self.age = age_of(state.last_log)
+    def __init__(self, log_id: int, lookups: LedgerLookups) -> None:
+        assert lookups.state.last_log is not None, "it has logs"
+        self.age = age_of(lookups.state.last_log)
         self._log_id = log_id
-        self._record_of = record_of
-        # What an earlier record says is dead in this log stays dead: a delete or a truncation is never taken
-        # back, and the log has no record that is newer than a tombstone without a bound.
-        self._earlier_record_of = lru_cache(_LEDGERS_KEPT)(record_of)
+        self._record_of = lookups.record_of
+        self._earlier_record_of = lookups.earlier_record_of
 
     def are_all_killed(self, run: RecordRun) -> bool:
         """Return whether all records of the run are dead for that reason."""
@@ -126,23 +141,18 @@ class DeadRecords:
 
 
 def account_for_records(
-    directory: Directory,
-    index: Index,
-    state: IndexState,
-    record_of: Callable[[int], LedgerRecord],
-    log_id: int,
+    directory: Directory, index: Index, lookups: LedgerLookups, log_id: int
 ) -> Generator[Pause, None, Kept | None]:
     """Find for each record of the log why it is dead. Return why the log is kept, if one is not."""
-    dead = DeadRecords(log_id, state, record_of)
-    last = lru_cache(_LEDGERS_KEPT)(index.last)
+    dead = DeadRecords(log_id, lookups)
     with directory.open(filenames.entry_log(log_id)) as file:
-        for item in walk(file, log_id, state.log_ends[log_id]):
+        for item in walk(file, log_id, lookups.state.log_ends[log_id]):
             if isinstance(item, Damaged):
                 return kept_damaged(log_id, item)
             for run in item.runs:
                 # The index has the locations of a ledger that was deleted or truncated until the next
                 # checkpoint. The second proof would find them, and could not say why they are there.
-                if not dead.are_all_killed(run) or last(run.ledger_id) is not None:
+                if not dead.are_all_killed(run) or lookups.last(run.ledger_id) is not None:
                     kept = next(not_dead(index, dead, log_id, run), None)
                     if kept is not None:
                         return kept

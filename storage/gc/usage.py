@@ -23,19 +23,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from storage.disk import filenames
 from storage.entry.digest_inference import EntryVerifier
-from storage.entry.format import IDS
 from storage.entry.position import LENGTH_WORD_SIZE, LOG_ID_MAX
-from storage.entry.read_result import Damaged, EndOfData, Torn
+from storage.entry.read_result import Damaged
 from storage.entrylog import format as entrylog_format
 from storage.entrylog.open_logs import OFFSET
 from storage.entrylog.reader import EntryLogReader
-from storage.gc.log_walk import end_of_imported
+from storage.gc.log_walk import walk
 from storage.runtime.worker import AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from storage.disk.files import Directory
+    from storage.disk.files import Directory, ReadFile
     from storage.entry.ledger_record import LedgerRecord
     from storage.entry.position import LogPosition
     from storage.index.port import IndexReader
@@ -47,7 +46,6 @@ CACHED_PAIRS_MAX = 1 << 18
 _LEDGERS_MAX = 1 << 16
 """The ledgers whose facts are kept, at about 150 bytes each."""
 
-_RECORDS_AT_ONCE = 64  # about 0.2 ms of a walk
 _LEDGERS_AT_ONCE = 32  # about 0.2 ms of look-ups
 _LOCATIONS_AT_ONCE = 255  # above, the index may fetch all locations of a ledger
 
@@ -168,7 +166,7 @@ class UsageSurvey:
             reader = EntryLogReader(file, log_id, EntryVerifier())
             content = self.cache.get(log_id, end) or _mapped(reader)
             if content is None:
-                content = yield from _walked(reader, end)
+                content = yield from _walked(file, log_id, end)
             self.cache.put(log_id, end, content)
             return (yield from self._usage(reader, content))
 
@@ -267,35 +265,18 @@ def _mapped(reader: EntryLogReader) -> _BytesByLedger | None:
     return _BytesByLedger.of({}, reader.header) if isinstance(reader.header, Damaged) else None
 
 
-def _walked(reader: EntryLogReader, end: int) -> Generator[Pause, None, _BytesByLedger]:
-    """Return the content of a log from a walk along its records."""
+def _walked(file: ReadFile, log_id: int, end: int) -> Generator[Pause, None, _BytesByLedger]:
+    """Return the content of a log from a walk along its records, which may end too early."""
     counted: Counter[int] = Counter()
-    damage = yield from _walk(reader, end, counted)
+    damage = None
+    for item in walk(file, log_id, end):
+        if isinstance(item, Damaged):
+            damage = item
+            continue
+        for run in item.runs:
+            counted[run.ledger_id] += sum(run.sizes)
+        yield AT_ONCE
     return _BytesByLedger.of(counted, damage)
-
-
-def _walk(reader: EntryLogReader, end: int, counted: Counter[int]) -> Generator[Pause, None, Damaged | None]:
-    """Add up the bytes of each ledger before `end`. Return why the walk stopped early, if it did."""
-    at, number = entrylog_format.HEADER_SIZE, 0
-    # An end inside the header is that of a log that was imported, of which nothing is known to be durable.
-    limit = end if end > entrylog_format.HEADER_SIZE else end_of_imported(reader)
-    if isinstance(limit, Damaged):
-        return limit
-    while at < limit:
-        frame = reader.frame_at(at)
-        match frame:
-            case EndOfData():
-                return None
-            case Torn() | Damaged():
-                return Damaged(at, frame.flaw)
-            case entrylog_format.LogFrame(kind=entrylog_format.LogFrameKind.ENTRY):
-                ledger_id, _ = IDS.unpack_from(reader.window.view(frame.body, IDS.size))
-                counted[ledger_id] += frame.end - at
-        at = frame.end
-        number += 1
-        if number % _RECORDS_AT_ONCE == 0:
-            yield AT_ONCE
-    return None
 
 
 def _record_size(reader: EntryLogReader, location: int) -> int:

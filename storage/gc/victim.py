@@ -74,19 +74,35 @@ class Victim:
         """Return the records of the run that the index points at."""
         base = self._log_id << 32 | LENGTH_WORD_SIZE
         found = locations_of(self._index, run.ledger_id, run.ids)
-        numbers = [at for at, position in enumerate(run.positions) if found[at] == base + position]
+        places = [base + position for position in run.positions]
+        numbers: Sequence[int] = range(len(places))
+        if found != places:
+            numbers = [at for at in numbers if found[at] == places[at]]
         digester = self._digester_of(run.ledger_id)
         if numbers and digester is not None and digester.verifies:
-            starts = [run.positions[at] - block.offset + LENGTH_WORD_SIZE for at in numbers]
-            ends = [run.positions[at] - block.offset + run.sizes[at] for at in numbers]
-            if wrong := verify.mismatches(block.data, EntryBounds(starts, ends), digester):
+            bounds = _bounds(block, run, numbers)
+            if wrong := verify.mismatches(block.data, bounds, digester):
                 words = f"ledger {run.ledger_id}, entry {run.ids[numbers[wrong[0]]]}"
                 return Damaged(run.positions[numbers[wrong[0]]], Flaw.DIGEST, words)
-        return [_chunk(block, run, some, base) for some in _stretches(run, numbers)]
+        return [_chunk(block, run, some, places) for some in _stretches(run, numbers)]
+
+
+def _bounds(block: LogBlock, run: RecordRun, numbers: Sequence[int]) -> EntryBounds:
+    """Return where these records lie in the block."""
+    positions, sizes = run.positions, run.sizes
+    if isinstance(numbers, range) and isinstance(positions, range):
+        first, end, size = positions[0] - block.offset, run.end - block.offset, positions.step
+        return EntryBounds(range(first + LENGTH_WORD_SIZE, end, size), range(first + size, end + 1, size))
+    starts = [positions[at] - block.offset + LENGTH_WORD_SIZE for at in numbers]
+    return EntryBounds(starts, [positions[at] - block.offset + sizes[at] for at in numbers])
 
 
 def _stretches(run: RecordRun, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
     """Split the numbers of records into those of chunks, whose records follow each other."""
+    if isinstance(numbers, range) and isinstance(run.positions, range):
+        count = max(1, min(COUNT_MAX, SIZE_MAX // run.positions.step))
+        yield from (numbers[begin : begin + count] for begin in range(0, len(numbers), count))
+        return
     begin, size = 0, 0
     for at, number in enumerate(numbers):
         is_next = at > begin and number == numbers[at - 1] + 1
@@ -99,11 +115,11 @@ def _stretches(run: RecordRun, numbers: Sequence[int]) -> Iterator[Sequence[int]
         yield numbers[begin:]
 
 
-def _chunk(block: LogBlock, run: RecordRun, numbers: Sequence[int], base: int) -> SliceChunk:
+def _chunk(block: LogBlock, run: RecordRun, numbers: Sequence[int], places: Sequence[int]) -> SliceChunk:
     first, last = numbers[0], numbers[-1]
     start, end = run.positions[first], run.positions[last] + run.sizes[last]
     part = slice(first, last + 1)
     # A copy, because the rest of the block would stay in memory with it.
     data = bytes(block.data[start - block.offset : end - block.offset])
-    records = RecordChunk(run.ledger_id, run.ids[part], run.sizes[part].tolist(), end - start, [data])
-    return SliceChunk(records, [base + position for position in run.positions[part]])
+    records = RecordChunk(run.ledger_id, run.ids[part], run.sizes[part], end - start, [data])
+    return SliceChunk(records, places[part])

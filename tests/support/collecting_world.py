@@ -90,9 +90,10 @@ class CollectingWorld(SimulatedWorld):
     def _open(self) -> None:
         super()._open()
         if self._sitting is not None:
-            StoreInternals(
-                self.store
-            ).move_chunk_by_chunk()  # so that there is more between the steps of a slice
+            internals = StoreInternals(self.store)
+            internals.move_chunk_by_chunk()  # so that there is more between the steps of a slice
+            if self.seed % 2:
+                internals.make_each_chunk_a_slice()
 
     def _end(self) -> None:
         super()._end()

@@ -116,7 +116,7 @@ SPACE = (
         "collection-without-the-reserve",
         "a collection has the reserve",
         FULL,
-        ("storage.gc.compactor", "Compactor._run", Replace("Need.FINISHING", "Need.ADDS")),
+        ("storage.gc.compactor", "Compactor._begin", Replace("Need.FINISHING", "Need.ADDS")),
     ),
     _bug(
         "opening-without-the-reserve",

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.aio.thread_calls import ThreadCalls
 from storage.commit import pending
@@ -43,7 +43,7 @@ from storage.journal.writer import JournalWriter
 from storage.ledgers import metadata_log_format as rows_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from datetime import datetime
     from threading import Event, Lock
 
@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from storage.runtime.worker import Pause, ThreadPool, ThreadWorker
     from storage.store import Store
 
+
+T = TypeVar("T")
 
 PLAYER = -1
 """Leads what a test plays step by step, in the place of a thread."""
@@ -537,6 +539,10 @@ class StoreInternals:
         """Move the live records of a log, with all steps in the calling thread."""
         return run(self._engine.compactor.move(log_id), self._engine.checkpointer)
 
+    def run(self, verb: Generator[Pause, None, T]) -> T:
+        """Take the remaining steps of a verb of space reclamation, in the calling thread."""
+        return run(verb, self._engine.checkpointer)
+
     def remove(self, *log_ids: int) -> Removed:
         """Remove those of the logs that hold nothing live."""
         return run(self._engine.compactor.remove(log_ids), self._engine.checkpointer)
@@ -553,6 +559,10 @@ class StoreInternals:
     def move_chunk_by_chunk(self) -> None:
         """Let a slice have one step for each chunk."""
         self._engine.checkpointer.reclaimer.step_size = 0
+
+    def make_each_chunk_a_slice(self) -> None:
+        """Let a move have many slices, so that one is read while the one before is written."""
+        self._engine.compactor.slice_size = 1
 
     @property
     def log_ids(self) -> list[int]:

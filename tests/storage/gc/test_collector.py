@@ -464,6 +464,37 @@ def test_a_pause_ends_a_compaction_in_the_middle_of_a_log() -> None:
     assert this.collect().moved_entries == 500
 
 
+def test_a_pause_waits_for_the_slice_that_is_being_written() -> None:
+    this = Collecting()
+    this.store.close()
+    this.site.config = replace(this.site.config, entry_log_size_max=4 << 20)
+    this.open()
+    for _ in range(5):
+        this.add(20, 100)
+        this.add(21, 100)
+        this.checkpoint()
+    this.reopen()
+    this.delete(20)
+    this.add(22)
+    this.checkpoint()
+    StoreInternals(this.store).make_each_chunk_a_slice()
+    this.collector.request()
+    while this.collector.progress is None or not this.collector.progress.read:
+        this.step()
+    this.collector.pause()
+
+    assert [this.collector.step() for _ in range(3)] == [None] * 3
+    assert this.collector.count == 0, "the runner has taken no step"
+    this.run()
+
+    report = this.collector.report
+    assert report is not None
+    assert (report.end, report.moved_entries) == (CollectionEnd.PAUSED, 0)
+    this.collector.resume()
+    assert 0 < this.collect().moved_entries < 500, "the slice has moved the others"
+    assert len(list(this.store.ledger(21).payloads())) == 500
+
+
 def test_a_collection_removes_logs_while_a_checkpoint_waits_for_space_and_moves_nothing() -> None:
     this = Collecting()
     this.delete(0, 1, 2)  # the first log is dead, the second one is half dead

@@ -15,6 +15,10 @@ from storage.errors import NoSuchLedger
 from storage.gc.proof import KeptBecause
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from storage.gc.compactor import Moved
+    from storage.runtime.worker import Pause
     from storage.store import Store
 
 SMALL_LOGS = replace(SMALL, entry_log_size_max=16 << 10)
@@ -95,13 +99,13 @@ def test_a_move_counts_what_it_has_moved() -> None:
     assert StoreInternals(store).move(first).entries_moved == 0
 
 
-def test_a_move_of_many_slices_moves_and_counts_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_of_many_slices_moves_and_counts_every_record() -> None:
     site = Site(SMALL_LOGS)
     store = site.open()
     logs = fill(site, store)
     delete(site, store, *DELETED)
     whole = [StoreInternals(store).move(one) for one in logs[:2]]
-    monkeypatch.setattr("storage.gc.compactor.SLICE_SIZE_MAX", 1)  # so that each chunk is a slice
+    StoreInternals(store).make_each_chunk_a_slice()
 
     in_slices = StoreInternals(store).move(logs[2])
 
@@ -112,14 +116,92 @@ def test_a_move_of_many_slices_moves_and_counts_every_record(monkeypatch: pytest
     check(site.after_power_cut())
 
 
-def test_a_disk_that_is_full_in_the_middle_ends_a_move_after_the_slices_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def until_it_waits(verb: Generator[Pause, None, Moved]) -> int:
+    """Take the steps of a move up to the first one that waits for the runner. Return their number."""
+    count = 0
+    while next(verb) is not None:
+        count += 1
+    return count
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a step read the four entries that a log has of a ledger."""
+    monkeypatch.setattr("storage.gc.log_walk.BLOCK_SIZE", 4 * (PAYLOAD + 40))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_one_slice_is_read_ahead_while_the_runner_moves_the_one_before() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    first = fill(site, store)[0]
+    StoreInternals(store).make_each_chunk_a_slice()
+    generation = StoreInternals(store).index_state.generation
+    verb = StoreInternals(store).compactor.move(first)
+
+    assert until_it_waits(verb) == 2  # one slice is with the runner, and one more was read
+    assert StoreInternals(store).index_state.generation == generation
+    moved = StoreInternals(store).run(verb)
+
+    assert moved.entries_moved == 16
+    assert StoreInternals(store).index_state.generation == generation + 4
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("trouble", ["refused read", "damaged record"])
+def test_what_ends_the_reading_does_not_end_the_slice_under_way(trouble: str) -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    first = fill(site, store)[0]
+    StoreInternals(store).make_each_chunk_a_slice()
+    if trouble == "damaged record":
+        site.flip(f"{LEDGERS}/{first:x}.log", 4096 + 10 * (PAYLOAD + 40) + 100)
+    verb = StoreInternals(store).compactor.move(first)
+    until_it_waits(verb)
+    if trouble == "refused read":
+        site.disk.plant(Refused(When(verb=Verb.READ, name=f"{first:x}.log"), errno.EIO))
+
+    moved = StoreInternals(store).run(verb)
+
+    assert moved.entries_moved == 8
+    assert moved.why_kept is not None
+    because = KeptBecause.FAILED if trouble == "refused read" else KeptBecause.DAMAGED
+    assert moved.why_kept.because is because
+    assert (moved.error is not None) == (trouble == "refused read")
+    assert StoreInternals(store).remove(first).why_kept[0].log_id == first
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_move_that_is_given_up_is_settled_when_the_runner_has_followed_its_last_order() -> None:
+    site = Site(SMALL_LOGS)
+    store = site.open()
+    first = fill(site, store)[0]
+    StoreInternals(store).make_each_chunk_a_slice()
+    verb = StoreInternals(store).compactor.move(first)
+    until_it_waits(verb)
+    verb.close()
+
+    settling = StoreInternals(store).compactor.settle()
+    assert [next(settling) for _ in range(3)] == [None] * 3
+    StoreInternals(store).run(settling)
+
+    assert StoreInternals(store).move(first).entries_moved == 12
+    check_all(site.after_power_cut())
+
+
+def check_all(store: Store) -> None:
+    """Check that the store has all entries of all ledgers."""
+    ledgers = sorted((*KEPT, *DELETED))
+    assert store.ledgers() == ledgers
+    assert [payloads(store, one) for one in ledgers] == [added(one) for one in ledgers]
+
+
+def test_a_disk_that_is_full_in_the_middle_ends_a_move_after_the_slices_before() -> None:
     site = Site(SMALL_LOGS)
     store = site.open()
     first = fill(site, store)[0]
     delete(site, store, *DELETED)
-    monkeypatch.setattr("storage.gc.compactor.SLICE_SIZE_MAX", 1)
+    StoreInternals(store).make_each_chunk_a_slice()
     site.disk.plant(Refused(When(verb=Verb.CREATE, name="index.draft", nth=2), errno.ENOSPC))
 
     moved = StoreInternals(store).move(first)

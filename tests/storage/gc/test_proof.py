@@ -15,7 +15,14 @@ from storage.entry.ledger_record import LedgerRecord, Tombstone, Truncation
 from storage.entry.position import JournalPosition, LogPosition
 from storage.entrylog.format import HEADER_SIZE
 from storage.gc.log_walk import RecordRun
-from storage.gc.proof import DeadRecords, Kept, KeptBecause, account_for_records, not_dead
+from storage.gc.proof import (
+    DeadRecords,
+    Kept,
+    KeptBecause,
+    LedgerLookups,
+    account_for_records,
+    not_dead,
+)
 from storage.index.state import IndexState
 
 if TYPE_CHECKING:
@@ -52,8 +59,12 @@ class Index:
         return max(self._places.items(), default=None)
 
 
+def lookups(record: LedgerRecord, state: IndexState = STATE, index: Index | None = None) -> LedgerLookups:
+    return LedgerLookups(state, cast("Any", index or Index({})), lambda _: record)
+
+
 def dead_records(record: LedgerRecord) -> DeadRecords:
-    return DeadRecords(LOG, STATE, lambda _: record)
+    return DeadRecords(LOG, lookups(record))
 
 
 def run_of(*records: tuple[int, int]) -> RecordRun:
@@ -139,7 +150,9 @@ def accounted(log: Log, record: LedgerRecord, index: Index) -> Kept | None:
     """Walk over all records, and return why the log is kept."""
     state = IndexState(last_log=5, log_ends={LOG: len(log.data), 5: 2000})
     directory = SimpleNamespace(open=lambda name: MemoryFile(log.file(), name))
-    account = account_for_records(cast("Any", directory), cast("Any", index), state, lambda _: record, LOG)
+    account = account_for_records(
+        cast("Any", directory), cast("Any", index), lookups(record, state, index), LOG
+    )
     while True:
         try:
             next(account)
