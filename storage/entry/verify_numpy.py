@@ -83,7 +83,7 @@ def _all_match(block: Buffer, begins: Numbers, ends: Numbers, kind: DigestType) 
     work[LEAD:-SLACK] = np.frombuffer(block, dtype=np.uint8)[first:last]
     stride = int(ends[0]) - first
     if last - first == stride * count and (ends - begins == stride).all():
-        return Fronts(RegularRecords(work, LEAD, stride, count), kind).all_match(count, len(work) - SLACK)
+        return Fronts(EqualSizedRecords(work, LEAD, stride, count), kind).all_match(count, len(work) - SLACK)
     begins, ends = begins - (first - LEAD), ends - (first - LEAD)
     gaps = np.flatnonzero(begins[1:] != ends[:-1]).tolist()
     fronts = Fronts(ScatteredRecords(work, begins), kind)
