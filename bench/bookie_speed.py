@@ -159,7 +159,7 @@ def measure(client: ClientProgram, pid: int, kind: str, protocol: str, row: Row)
 
 
 Rounds = dict[tuple[str, str, str], list[RowSpeed]]
-"""By protocol, name of the row, kind of bookie: what was measured in each round."""
+"""By protocol, name of the row, and kind of bookie: the speed in each round."""
 
 
 def compare(rounds: int) -> Rounds:

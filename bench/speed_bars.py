@@ -1,4 +1,4 @@
-"""What the benchmarks of the cluster share: figures of several rounds, and bars that they have to reach."""
+"""Figures of several rounds, and the bars that they have to reach, for the benchmarks of the cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Figures = dict[str, list[float]]
-"""By name: what was measured in each round."""
+"""By name: the figure of each round."""
 
 
 class SpeedBar(NamedTuple):

@@ -196,8 +196,8 @@ class Bookie:
         """Return the credentials of the caller. The first entry of a new ledger shows the digest type."""
         _check_key(state.ledger_id, master_key)
         digest_type = state.facts.digest_type if state.tells_digest else infer_digest_type(data)
-        # Told also if the ledger tells it, because the ledger may be deleted before the entry joins a commit.
-        # Then the entry makes a new ledger, and would else be stored as one with CRC-32C.
+        # Stated even if the ledger's type is known, because the ledger may be deleted before the entry joins
+        # a commit. The entry then makes a new ledger, which would otherwise be stored with CRC-32C.
         access = Access(master_key, digest_type, purpose=purpose, is_told=True)
         if digest_type is None:
             return access

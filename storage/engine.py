@@ -110,7 +110,7 @@ class Engine:
         Without credentials it is truncated whatever its key is.
         """
         self.store_state.check_writes()
-        # Before anything is looked up of the ledger, so that a delete in between is noticed.
+        # Read before anything else of the ledger, so that a delete in between is noticed.
         deleted_at = self.metadata.deleted_at(ledger_id)
         state = self.states.of(ledger_id)
         end = state.end

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import frexp, nan
 
 WINDOW_S = 60.0
-"""Quantiles are those of the present window and of the one before."""
+"""The length of a window. Quantiles are those of the present window and of the one before."""
 
 _SCALE = 32
 """`frexp` returns a mantissa from 0.5 to 1, so that there are 16 buckets for each power of two."""

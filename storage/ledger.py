@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from storage.validation import Payload
 
 
-_CRC32C_TYPE = DigestType.CRC32C  # looked up once: for an enum's member that costs as much as a call
+_CRC32C_TYPE = DigestType.CRC32C  # looked up once, because an enum's member costs as much as a call
 _CRC32C = Digester(_CRC32C_TYPE)
 
 
@@ -107,7 +107,7 @@ class Ledger:
         """Append the payloads; return their consecutive ids when a crash can no longer lose any of them.
 
         All share one sync. If their sizes add up to `group_size_max` or less, a crash before the answer
-        leaves all of them or none. Of a larger batch, a crash or a full disk may leave only the first ones.
+        leaves all of them or none. A crash or a full disk may leave only the first ones of a larger batch.
         """
         self._store_state.check_reads()
         checked = self._checked_all(list(payloads))

@@ -46,7 +46,7 @@ class Sample(NamedTuple):
     value: float
     labels: tuple[tuple[str, str], ...] = ()
     suffix: str = ""
-    """What is appended to the name: `_count` and `_sum` of a summary."""
+    """The ending of the name: `_count` and `_sum` of a summary."""
 
 
 class Measured(NamedTuple):

@@ -1,4 +1,4 @@
-"""What opening a store found, and how far it has come."""
+"""The report of an opening, and its progress."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TornTail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenReport:
-    """What opening did. `str()` of it is for people, a line for each thing that happened."""
+    """The report of an opening. `str()` of it is for people, a line for each thing that happened."""
 
     created: bool
     """There was no store before."""
@@ -53,7 +53,7 @@ class OpenReport:
     unknown: tuple[str, ...] = ()
     """Files that no store writes; kept."""
     findings: tuple[str, ...] = ()
-    """What is wrong and did not keep the store from opening, each with its finding's id."""
+    """Flaws that did not keep the store from opening, each with its finding's id."""
 
     def __str__(self) -> str:
         done = "created" if self.created else "opened"
@@ -94,7 +94,7 @@ class RebuildProgress:
     bytes_done: int
     bytes_total: int
     entries: int
-    """Those that were given a place so far."""
+    """The entries whose locations are in the new index so far."""
 
     @property
     def fraction(self) -> float:

@@ -134,7 +134,7 @@ class _Contest:
 
 
 def _orders(processes: Sequence[ContenderProcess], rounds: int) -> Iterator[list[ContenderProcess]]:
-    """Yield the order of each round. The first one moves to the end, so that no one is always first."""
+    """Yield the order of each round. The first one moves to the end, so that none is always first."""
     order = list(processes)
     for _ in range(rounds):
         yield order

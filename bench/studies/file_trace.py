@@ -22,7 +22,7 @@ _clock = time.perf_counter_ns
 
 
 class TracedCall(NamedTuple):
-    """A traced call: what it did, its thread, its start and its end."""
+    """A traced call: its operation, its thread, its start and its end."""
 
     what: str
     thread: int

@@ -47,7 +47,7 @@ class BookieMetadata(Protocol):
 
 
 class BookieOracles(Protocol):
-    """What is told of bookies."""
+    """The events of bookies that the oracles need."""
 
     def fence_answered(self, bookie: str, ledger_id: int) -> None: ...
     def add_stored(self, bookie: str, ledger_id: int, entry_id: int) -> None: ...
@@ -55,7 +55,7 @@ class BookieOracles(Protocol):
 
 @dataclass(slots=True)
 class StoredLedger:
-    """What a bookie has of one ledger."""
+    """The state of one ledger at a bookie."""
 
     entries: dict[int, bytes] = field(default_factory=dict)
     """Durable entries."""
@@ -63,7 +63,7 @@ class StoredLedger:
     """Whether the bookie refuses adds of a writer: from the arrival of a fence on."""
     is_fenced_durably: bool = False
     last_add_confirmed: int = NO_ENTRY
-    """The largest that a durable entry has brought."""
+    """The largest last add confirmed of any durable entry."""
     polls: list[tuple[LongPoll, Reply]] = field(default_factory=list)
 
 

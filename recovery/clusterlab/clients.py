@@ -70,7 +70,7 @@ class ModelProcess:
         self.paused_until = 0.0
 
     def deliver(self, event: Callable[..., None], *arguments: object) -> None:
-        """Let something happen to the process, later if it is paused, never if it was killed."""
+        """Deliver an event to the process: later if it is paused, never if it was killed."""
         if not self.is_alive:
             return
         if self.world.now < self.paused_until:
@@ -131,7 +131,7 @@ class ClientProcess(Process):
                     self.report(report)
 
     def _happened(self, machine: LedgerMachine, event: Callable[..., list[Effect]], *answer: object) -> None:
-        """Tell the machine of an event, unless there is another one since."""
+        """Pass an event to the machine, unless the process drives another machine by now."""
         if machine is self._machine:
             self.perform(event(*answer))
 

@@ -1,8 +1,8 @@
 """Schedules of ledgers whose last add confirmed moves by itself: deferred syncs, and explicit packets.
 
 A bookie answers an add with a deferred sync when it has the entry in memory. A crash loses what no later sync
-has made durable. What a writer confirms takes the place of what it acknowledges in all invariants: readers
-are shown only that, and it must have Qa durable copies at that moment.
+has made durable. In all invariants the entries that a writer confirms take the place of those that it
+acknowledges: readers are shown only confirmed entries, and these must have Qa durable copies at that moment.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Writes are linearizable: each takes place at the leader if the node still has th
 client has a session at one server. A follower shows writes later than the leader, and never goes back. Before
 a client gets the answer to a write, or to a `sync`, its server shows everything that was written until then.
 
-What goes wrong, each by chance:
+The faults, each by chance:
 
     an answer is lost      the write has taken place, takes place later, or never does
     a follower lags        reads without a `sync`, and watches, show the past
@@ -64,7 +64,7 @@ class MetadataServer:
 
 
 class MetadataSession:
-    """What a client has at the servers: outstanding calls and watches."""
+    """The state of a client at the servers: outstanding calls and watches."""
 
     def __init__(self, server: MetadataServer) -> None:
         self.server = server
@@ -81,7 +81,7 @@ class ModelMetadata:
         self._world = world
         self._oracles = oracles
         self.node = Versioned(created, 0)
-        """What the leader has."""
+        """The metadata at the leader."""
         self.loss = 0.0
         """The probability that an answer is lost."""
         self._servers = [MetadataServer(self.node, 0.0)]

@@ -1,7 +1,7 @@
 """Calls from clients to bookies.
 
 A link is one connection from a client to a bookie: requests arrive in the order in which they were sent.
-What goes wrong with a call, each by chance:
+The faults of a call, each by chance:
 
     the request is lost        the client learns nothing
     the answer is lost         the bookie has done what was asked

@@ -1,4 +1,4 @@
-"""What must hold. T1 to T6 are from the TLA+ specifications of the protocol, the others are ours.
+"""The invariants. T1 to T6 are from the TLA+ specifications of the protocol, the others are ours.
 
     T1  a client that knows a ledger as closed knows what the metadata say
     T2  an acknowledged entry has Qa copies in the ensemble that the metadata name
@@ -56,7 +56,7 @@ class InvariantViolated(Exception):
 
 
 class Oracles:
-    """Knows what clients were told, and compares it with what is there."""
+    """Compares the answers that clients got with the entries at bookies and with the metadata."""
 
     def __init__(self, quorums: Quorums, entries: EntryCodec, metadata: ClusterLedgerMetadata) -> None:
         self._quorums = quorums
@@ -165,7 +165,7 @@ class Oracles:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What the oracles remember beside what clients and bookies know."""
+        """The memory of the oracles, beside the states of clients and bookies."""
         return self.acknowledged, self._closed_by, frozenset(self._fenced), len(self._payloads)
 
     def check_now(self) -> None:

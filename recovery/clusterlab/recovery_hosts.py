@@ -64,7 +64,7 @@ LOOKED_AT: ContextVar[float] = ContextVar("LOOKED_AT", default=0.0)
 """When the present task, or the one that has begun it, has last begun to ask which bookies are registered."""
 
 _LAST_CALL: ContextVar[str] = ContextVar("_LAST_CALL", default="")
-"""What it has asked last. A list of bookies is several calls, of which the first one counts."""
+"""The last call of the task. A list of bookies is several calls, of which the first one counts."""
 
 
 Command = Callable[[ZnodeSession, AsyncCluster], Coroutine[object, object, None]]
@@ -231,7 +231,7 @@ class LedgerNodeInTree:
         self._ensemble = ensemble
         self._sessions: dict[str, ZnodeSession] = {}
         self.node = Versioned(created, 0)
-        """What the leader has, or had when the ledger was deleted."""
+        """The metadata at the leader, or the last ones if the ledger was deleted."""
 
     def changed(self, metadata: ClusterLedgerMetadata) -> None:
         """Note a write that has taken place."""

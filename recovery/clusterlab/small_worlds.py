@@ -246,7 +246,7 @@ _CONSTANT = (
 
 
 def frozen(value: object) -> Hashable:
-    """Return a value that is equal for equal states. What is the same in all states is left out."""
+    """Return a value that is equal for equal states. Parts that are the same in all states are left out."""
     kind = type(value)
     known = _KINDS.get(kind)
     if known is None:

@@ -29,7 +29,7 @@ _PASSES_MAX = 10_000
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """What coroutines need of a loop: callbacks, timers, futures and tasks."""
+    """The parts of a loop that coroutines need: callbacks, timers, futures and tasks."""
 
     def __init__(self, world: World) -> None:
         self._world = world

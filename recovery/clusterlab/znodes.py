@@ -2,7 +2,7 @@
 
 A session has one server at a time, and its calls arrive there in the order in which they were made.
 Before a client gets the answer to a write or a `sync`, its server shows everything that was written until
-then. What goes wrong, each by chance:
+then. The faults, each by chance:
 
     a call is lost         a read fails. A write has taken place, takes place later, never does, or was
                            certainly not sent. The session may go on at another server, which shows at least
@@ -53,7 +53,7 @@ class LostCall(enum.Enum):
 
     @property
     def error(self) -> MetadataUnavailable:
-        """What a read raises, and a write that was certainly not sent."""
+        """The error that a read raises, or a write that was certainly not sent."""
         is_over = self in (LostCall.EXPIRED, LostCall.NO_SESSION)
         return (SessionExpired if is_over else MetadataUnavailable)(self.value)
 

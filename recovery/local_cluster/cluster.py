@@ -200,7 +200,7 @@ class LocalCluster:
         while waiting:
             watch(state, "starting", waiting)
             for name, member in tuple(waiting.items()):
-                # Its state first: what it has printed before it ended is then in the log.
+                # Its state is read first: if the process has ended, the log is complete by then.
                 has_ended = processes.state_of(member.process) is ProcessState.DOWN
                 with self.log_of(member).open("rb") as log:
                     log.seek(log_ends[name])

@@ -1,4 +1,4 @@
-"""What is known of the bookies: how the metadata have them, and what they say of themselves over HTTP."""
+"""The facts about the bookies: those in the metadata, and those that the bookies give over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLook:
-    """What is known of a cluster at one moment."""
+    """The facts about a cluster at one moment."""
 
     registered: Bookies
     ledgers: dict[str, int]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AuditedCluster(NamedTuple):
-    """What the metadata of a cluster said before its bookies' stores were read."""
+    """The metadata of a cluster, as they were before its bookies' stores were read."""
 
     replicas: Replicas
     passwords: Mapping[int, bytes]

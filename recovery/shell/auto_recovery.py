@@ -1,4 +1,4 @@
-"""What the commands that run auto-recovery share: the option --grace, and the log on stderr."""
+"""The option --grace and the log on stderr, for the commands that run auto-recovery."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def stopped(command: str, killed: Sequence[str]) -> str:
 
 
 def hints(state: ClusterState, path: str, stop: str) -> list[tuple[str, str]]:
-    """Return what to type, with a word for each."""
+    """Return the commands that can come next, each with its purpose."""
     place = "" if path == "." else f" {shlex.quote(path)}"
     which = min(2, len(state.bookies))
     return [
@@ -146,7 +146,7 @@ def hints(state: ClusterState, path: str, stop: str) -> list[tuple[str, str]]:
 
 
 def say_hints(state: ClusterState, path: str, stop: str = "") -> None:
-    """Print what to type."""
+    """Print the commands that can come next."""
     for word, text in hints(state, path, stop):
         say(f"{word:10}{text}")
 

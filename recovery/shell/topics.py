@@ -135,7 +135,7 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
     from storage.cluster.topics.errors import InvalidMessageEntry
     from storage.errors import StoreError
 
-    # What the command says is the outcome; remarks about lost connections are not.
+    # The command prints the outcome by itself, without remarks about lost connections.
     logging.getLogger("ledgerstore").addHandler(logging.NullHandler())
     try:
         return asyncio.run(work)

@@ -102,7 +102,7 @@ class AsyncLedger:
         """Append the payloads; return their consecutive ids when a crash can no longer lose any of them.
 
         All share one sync. If their sizes add up to `group_size_max` or less, a crash before the answer
-        leaves all of them or none. Of a larger batch, a crash or a full disk may leave only the first ones.
+        leaves all of them or none. A crash or a full disk may leave only the first ones of a larger batch.
         """
         self._check()
         checked = self._ledger._checked_all(list(payloads))

@@ -81,7 +81,7 @@ class TlsContexts:
         return self._context
 
     def _refresh(self) -> None:
-        """Read changed files. While they cannot be used, the former ones go on."""
+        """Read changed files. While they cannot be used, the former ones stay in use."""
         try:
             changed_at = _changed_at(self.config)
             if changed_at != self._changed_at:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     """The length word, the head, the digest and the payload of each entry."""
 
 LEAD, SLACK = 8, 4
-"""Bytes of a block before and after what is read into it, so that numpy can verify the block in location."""
+"""Bytes of a block before and after what is read into it, so that numpy can verify the block in its place."""
 
 NEAR = 128 << 10
 """The largest gap between two entries that is read with them."""

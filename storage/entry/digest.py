@@ -51,7 +51,7 @@ class Digester:
 
     def compute(self, head: Buffer, payload: Buffer) -> bytes:
         """Return the digest as it is stored. A MAC without its key is a bug of the caller."""
-        if self.digest_type is DigestType.CRC32C:  # what clients use if they are not told otherwise
+        if self.digest_type is DigestType.CRC32C:  # the default of BookKeeper's clients
             return crc32c(payload, crc32c(head)).to_bytes(4, "big")
         if self.digest_type is DigestType.MAC:
             assert self.mac_key is not None, "a MAC needs its key"

@@ -263,8 +263,8 @@ def learn_digest_types(reader: JournalReader, verifier: EntryVerifier, start: in
 def _is_a_replayed_end(reader: JournalReader, start: int) -> bool:
     """Return whether a bookie's replay stopped here at a zero length, and marked the place after it.
 
-    The bookie went on in the next journal, so nothing after the place counts: what a power cut left there was
-    never acknowledged.
+    The bookie went on in the next journal, so nothing after the place counts, because bytes that a power cut
+    left there were never acknowledged.
     """
     behind_a_word = start % journal_format.HEADER_SIZE_MAX == LENGTH_WORD_SIZE
     return behind_a_word and reader.framing.pads and not any(reader.window.peek(start - LENGTH_WORD_SIZE, 4))

@@ -13,8 +13,8 @@
 
 The crc is CRC-32C over everything from the group's start up to the crc itself; a later version keeps both in
 their places. Everything before `durable_up_to` was known to be durable when the group was written, so damage
-there is rot and never a torn tail. Journal id, salt, group start and crc together prevent that a payload that
-contains a journal is taken for one.
+there is rot and never a torn tail. Journal id, salt, group start and crc together tell a seal from a payload
+that contains a copy of a journal.
 """
 
 from __future__ import annotations

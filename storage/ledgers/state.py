@@ -154,7 +154,7 @@ class LedgerState:
         return facts
 
     def facts_for_fence(self, access: Access) -> LedgerRecord:
-        """Return the facts if these credentials may fence. If no key is known, any may: a fence protects."""
+        """Return the facts if these credentials may fence. Any may if no key is known: a fence protects."""
         facts = self.facts if self.is_claimed else _claimed(self.facts, access)
         if facts.master_key is not None:
             self._check_key(facts, access)
@@ -179,7 +179,7 @@ class LedgerState:
 
     @property
     def tells_digest(self) -> bool:
-        """Whether the digest type is decided. CRC-32C of a ledger without entries is only the usual one."""
+        """Whether the digest type is decided. For a ledger without entries, CRC-32C is only presumed."""
         return self.is_claimed and self._tells_digest(self.facts)
 
     def _tells_digest(self, facts: LedgerRecord) -> bool:

@@ -159,7 +159,7 @@ class LedgerEntries:
         return b"".join((self.fronts[start : start + size], self.run[at]))
 
     def has(self, entry_id: int) -> bool:
-        # The strays come first, see above. Hardly a ledger has any.
+        # The strays are searched first: see the module. Few ledgers have any.
         if entry_id in self.strays:
             return entry_id >= self.floor
         return self.skip <= entry_id - self.first < len(self.run)

@@ -9,7 +9,7 @@ One thread inserts, any number of threads read meanwhile without a lock. Readers
                      an older copy could be found
 
 If several entries are inserted together, a reader may see the first before the last. `storage.ledgers.state`
-knows which of them readers may be told of.
+decides which of them readers are shown.
 """
 
 from __future__ import annotations

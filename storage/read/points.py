@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct(">i")
 _FRONT = struct.Struct(">iqqqqI")
 _HEAD_DIGEST = struct.Struct(f">{LENGTH_WORD_SIZE}x{entry_format.HEAD.size}s4s")
-"""The same bytes: what the digest covers, and the digest."""
+"""The same bytes in two parts: those that the digest covers, and the digest."""
 _CRC32C = DigestType.CRC32C
 _PLAIN = Digester(_CRC32C)
 _ANOTHER = "another entry is at its location"

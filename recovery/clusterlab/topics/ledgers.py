@@ -1,6 +1,6 @@
 """Model ledgers, and the node of the list that names them.
 
-What goes wrong, each by chance:
+The faults, each by chance:
 
     a create                  fails; perhaps the ledger is there nevertheless
     an add                    fails, with all that follow it, because too few bookies take it
@@ -72,7 +72,7 @@ class ModelLedger:
         self.is_deleted = False
         self.stored: set[int] = set()
         self.waiting: list[Callable[[], None]] = []
-        """What is done when no add is under way."""
+        """The actions for the moment when no add is under way."""
 
     @property
     def takes_adds(self) -> bool:
@@ -84,7 +84,7 @@ class ModelLedger:
 
     @property
     def entries(self) -> list[bytes]:
-        """What a reader finds: all of a closed ledger, or the acknowledged entries of an open one."""
+        """The entries that a reader finds: all of a closed ledger, the acknowledged ones of an open one."""
         return self.payloads[: self.acknowledged if self.end is None else self.end]
 
     @property

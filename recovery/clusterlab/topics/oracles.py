@@ -1,4 +1,4 @@
-"""What must hold for a topic.
+"""The invariants of a topic.
 
     T5   the topic is one sequence: every acknowledged message is where its acknowledgement said, no message
          is there twice, and those of one producer are in the order of its numbers
@@ -58,7 +58,7 @@ class SentMessage(NamedTuple):
 
 
 class TopicOracles:
-    """Knows what processes were told, and compares it with what is there."""
+    """Compares the answers that processes got with the list and the ledgers of the topic."""
 
     def __init__(self, world: World, retention: Retention) -> None:
         self._world = world

@@ -211,8 +211,8 @@ class OwnerProcess(ModelProcess):
 class Application:
     """Sends messages through the owner that has opened the topic last.
 
-    The producer `numbered` has sequence numbers: what was not acknowledged is sent again to the next owner,
-    unless the topic has it already. The other producer reports what is unknown, and goes on.
+    The producer `numbered` has sequence numbers: it sends messages without an acknowledgement again to the
+    next owner, unless the topic has them already. The other producer reports what is unknown, and goes on.
     """
 
     def __init__(self, world: World, oracles: TopicOracles) -> None:

@@ -156,7 +156,7 @@ def command(conf: str | None, **given: Any) -> None:
 
 
 def _options(given: Mapping[str, Any]) -> BookieOptions:
-    """Return what the command line says, without the environment, because a file decides against that."""
+    """Return the options of the command line, without the environment: a file takes precedence over that."""
     from storage.cluster.bookie.access import Channels
     from storage.cluster.bookie.config import AutoRecoveryOptions, BookieOptions
     from storage.cluster.metadata.registration import BookieMode

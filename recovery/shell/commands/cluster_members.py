@@ -1,4 +1,4 @@
-"""`ledgerstore cluster kill`, `pause`, `resume`, `restart`: what can happen to one process of a cluster."""
+"""`ledgerstore cluster kill`, `pause`, `resume`, `restart`: the faults of one process of a cluster."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _LOOK_S = 0.25
 
 
 class Then(enum.Enum):
-    """What `up` does when all processes are ready."""
+    """The action of `up` when all processes are ready."""
 
     STAY = "stay"
     RETURN = "return"

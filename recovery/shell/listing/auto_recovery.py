@@ -1,4 +1,4 @@
-"""What `ledgerstore autorecovery status` shows: the switches, the marks, and what the workers do.
+"""The rows of `ledgerstore autorecovery status`: the switches, the marks, and the workers.
 
 enabled            whether ledgers are marked and repaired
 auditor            the process that is elected; null if none runs
@@ -87,7 +87,7 @@ _SLOW_S = 60
 
 @dataclass(frozen=True, slots=True)
 class AutoRecoveryLook:
-    """What is known at one moment."""
+    """The state of auto-recovery at one moment."""
 
     figures: Row
     workers: list[Row]

@@ -1,4 +1,4 @@
-"""What `ledgerstore top` shows of each bookie, taken from its metrics: those of ours, or of a Java bookie.
+"""The rows of `ledgerstore top`: a bookie each, by its metrics, which may be those of a Java bookie.
 
 bookie                      its id, or its HTTP address if the metrics do not tell the id
 state                       writable, read-only or not registered; unknown if there are no metrics
@@ -58,7 +58,7 @@ class BookieTarget(NamedTuple):
     bookie: str | None
     """Its id, if it is known from the metadata."""
     address: str | None
-    """Where it answers HTTP, such as `127.0.0.1:8000`; `None` if it does not."""
+    """The address at which it answers HTTP, such as `127.0.0.1:8000`; `None` if it does not."""
 
 
 @dataclass(frozen=True, slots=True)

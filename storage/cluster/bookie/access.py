@@ -31,7 +31,7 @@ class Channels(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """What a client needs, so that its requests are served."""
+    """The conditions under which the requests of a client are served."""
 
     channels: Channels = Channels.PLAIN_ONLY
     roles: frozenset[str] = frozenset()

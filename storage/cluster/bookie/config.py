@@ -65,7 +65,7 @@ DANGEROUS: Mapping[str, str] = {
 """Keys that are refused if they are true, with the reason."""
 
 CIPHERS = "tlsEnabledCipherSuites"
-"""Refused with TLS, whatever it says."""
+"""A key that is refused with TLS, whatever its value."""
 
 _TLS_FACTORY = "org.apache.bookkeeper.tls.TLSContextFactory"
 _ROLES_FACTORY = "org.apache.bookkeeper.tls.BookieAuthZFactory"
@@ -78,7 +78,7 @@ _DEFAULT_HTTP_PORT = 8080
 
 
 class WhenFull(enum.Enum):
-    """What a bookie does when its disk is full."""
+    """The reaction of a bookie to a full disk."""
 
     READ_ONLY = "it stays, read-only, until there is space"
     STOP = "it stops"
@@ -100,7 +100,7 @@ class AutoRecoveryOptions:
 
 @dataclass(frozen=True, slots=True)
 class BookieOptions:
-    """How a bookie runs. `None` stands for what is not said."""
+    """How a bookie runs. `None` stands for an option that is not given."""
 
     store: str | None = None
     metadata: str | None = None
@@ -125,7 +125,7 @@ class BookieOptions:
     auto_recovery: AutoRecoveryOptions | None = None
 
     def over(self, others: BookieOptions) -> BookieOptions:
-        """Return these options, and from the others what these do not say."""
+        """Return these options, with those of the others where these are `None`."""
         return replace(others, **self._said)
 
     @property
@@ -196,7 +196,7 @@ class BookieConfig:
 
     @property
     def warnings(self) -> list[str]:
-        """What is less safe than it may seem."""
+        """Settings that are less safe than they may seem."""
         found = []
         if self.policy.serves_plain_text and not is_loopback(self.host):
             found.append(f"{self.host} is served in plain text: any machine that reaches it reads and writes")
@@ -220,7 +220,7 @@ class BookieConf:
     options: BookieOptions
     store_config: StoreConfig
     remarks: tuple[str, ...]
-    """What the author of the file should know."""
+    """Remarks for the author of the file."""
 
 
 def load(path: str, given: BookieOptions, host_name: Callable[[], str]) -> BookieConf:

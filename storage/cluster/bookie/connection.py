@@ -1,4 +1,4 @@
-"""The state of one connection, without its socket: bytes to requests, answers to bytes, and what it holds.
+"""The state of one connection, without its socket: bytes to requests, answers to bytes, and their sizes.
 
 A connection begins in plain text. START_TLS makes it secure, if nothing else is under way then:
 

@@ -95,8 +95,11 @@ REQUESTS: Mapping[RequestKind, tuple[Metric, ...]] = {
     RequestKind.INFO: (_requests("GET_BOOKIE_INFO_REQUEST", "Requests for the space of the disk"),),
     RequestKind.OTHER: (),
 }
-"""The metrics of each operation. What BookKeeper measures twice, at the request and in its executor, has the
-same values here, because there is no executor."""
+"""The metrics of each operation.
+
+Times that BookKeeper measures twice, at the request and in its executor, have the same values here, because
+there is no executor.
+"""
 
 BOOKIE_METRICS = (
     *(STATUS, BUILD, SESSION, ANSWERS),

@@ -1,4 +1,4 @@
-"""The network side of a bookie: the listener, what its connections may hold together, and an orderly stop.
+"""The network side of a bookie: the listener, the limits of all connections together, and an orderly stop.
 
 One event loop serves all connections, which are in `served_connection`.
 """
@@ -65,7 +65,7 @@ class ServerLimits:
 
 
 class ServerLoad(NamedTuple):
-    """What the clients of a bookie hold at one moment."""
+    """The load of a bookie's clients at one moment."""
 
     connections: int
     unanswered: int
@@ -165,7 +165,7 @@ class BookieServer:
 
     @property
     def load(self) -> ServerLoad:
-        """What the clients hold now."""
+        """The load of the clients now."""
         return ServerLoad(len(self._clients), self._unanswered, self._unsent)
 
     @property

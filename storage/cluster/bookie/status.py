@@ -1,4 +1,4 @@
-"""What a bookie tells its operator over HTTP: metrics, health, state."""
+"""The pages of a bookie for its operator, over HTTP: metrics, health, state."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class BookieStatus:
 
     @property
     def orders(self) -> Mapping[str, Callable[[bytes], Awaitable[HttpAnswer]]]:
-        """What the operator can order, by path, as of a Java bookie."""
+        """The orders that an operator can give, by path. They are those of a Java bookie."""
         return {"/api/v1/bookie/state/readonly": self.change_read_only}
 
     async def metrics(self) -> HttpAnswer:

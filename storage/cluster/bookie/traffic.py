@@ -1,4 +1,4 @@
-"""What the clients of a bookie have asked for: requests by outcome, how long they took, and bytes.
+"""The requests of a bookie's clients, counted: by outcome, with their durations, and their bytes.
 
 The clock is read once for all adds of one pass of the loop, and so it is for the reads from memory.
 """

@@ -161,7 +161,8 @@ class AsyncLedgerWriter:
         if kind is None:
             await self.close()
         else:
-            # The ledger is closed all the same. What the block has raised is more useful than an error here.
+            # The ledger is closed all the same. The error that the block has raised is more useful than one
+            # from here.
             with suppress(ClusterError):
                 await self.close()
 

@@ -197,7 +197,8 @@ class ClusterLedgerWriter:
         if kind is None:
             self.close()
         else:
-            # The ledger is closed all the same. What the block has raised is more useful than an error here.
+            # The ledger is closed all the same. The error that the block has raised is more useful than one
+            # from here.
             with suppress(ClusterError):
                 self.close()
 

@@ -96,7 +96,7 @@ class AsyncCluster:
         self._writable: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: set[asyncio.Task[None]] = set()
-        """Those of the tasks that mark ledgers."""
+        """The tasks that mark ledgers."""
         self._mark_timeout_s = options.limits.call_timeout_s
         self._writers: set[AsyncLedgerWriter] = set()
         self._without_batches: dict[str, float] = {}

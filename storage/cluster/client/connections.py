@@ -46,7 +46,7 @@ _FAILURES = frozenset({Code.IO_ERROR, Code.READ_ONLY, Code.TOO_MANY_REQUESTS, Co
 _CLOSED = "the client is closed"
 
 _ENDED_V2_CALLS_MAX = 10_000
-"""So many calls of version 2 may have ended without an answer before their connection is given up."""
+"""The most calls of version 2 that may end without an answer before their connection is given up."""
 
 
 class LinkKind(enum.IntEnum):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CopyResult(enum.Enum):
-    """What the answer to a copy means."""
+    """The meaning of a bookie's answer to a copy."""
 
     STORED = "it counts"
     STALE = "the copy has been sent again since, or its entry is done: the answer changes nothing"

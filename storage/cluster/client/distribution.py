@@ -42,7 +42,7 @@ class Quorums:
 
     @property
     def missing(self) -> int:
-        """So many bookies without an entry prove that it was not acknowledged and cannot be any more."""
+        """If so many bookies lack an entry, it was not acknowledged and cannot be any more."""
         return self.write - self.ack + 1
 
     def write_set(self, entry_id: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What a state machine asks of the program that drives it, and how that answers.
+"""The requests of a state machine to the program that drives it, and the answers.
 
 Each effect but a report has exactly one answer, which is an event of the machine:
 

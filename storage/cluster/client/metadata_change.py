@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.ledger import ClusterLedgerMetadata
 
 _ATTEMPTS_MAX = 100
-"""So often other clients may come first, or answers be lost, before a change gives up."""
+"""How often other clients may come first, or answers may be lost, before a change gives up."""
 
 
 class MetadataChange:

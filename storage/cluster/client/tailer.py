@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 POLL_S = 30.0
 _RETRY_S = 1.0
 _ATTEMPTS_MAX = 10
-"""So often an entry is tried before the tailer gives up."""
+"""How often an entry is tried before the tailer gives up."""
 READ_AHEAD = 16
 """Entries that are read at the same time."""
 

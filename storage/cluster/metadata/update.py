@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _ATTEMPTS_MAX = 100
-"""So often other clients may come first, or connections be lost, before a change gives up."""
+"""How often other clients may come first, or connections may be lost, before a change gives up."""
 
 
 @dataclass(frozen=True, slots=True)

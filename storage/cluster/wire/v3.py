@@ -72,7 +72,7 @@ _FOUND_BYTES = re.compile(
 """The bytes of the answer to a read up to the entry that was found."""
 
 _LAC_BYTES = re.compile(rb"(?:\x28" + _V + rb")?")
-"""What follows the entry there: the last add confirmed that the bookie knows, or nothing."""
+"""The bytes after the entry in that answer: the last add confirmed that the bookie knows, or nothing."""
 
 _SUCCESS = CodeAnswer(Code.OK)
 _ADD_HEADER = b"\x08\x03\x10\x02\x18"

@@ -137,7 +137,7 @@ def run(config: ClientConfig, work: Callable[[Znodes], Coroutine[Any, Any, _T]])
 class ZookeeperClient:
     """One session with ZooKeeper. It belongs to the event loop that has started it."""
 
-    # Fields that only the loop's thread uses, but for `_completed` and `_is_woken`.
+    # Only the loop's thread uses the fields, except `_completed` and `_is_woken`.
 
     def __init__(self, config: ClientConfig) -> None:
         """Raise `InvalidConfig` if the files of TLS cannot be used."""

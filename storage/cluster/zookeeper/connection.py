@@ -29,7 +29,7 @@ ARE_YOU_OK, I_AM_OK = b"ruok", b"imok"
 _PING = REQUEST_HEADER.pack(PING_XID, OpCode.PING)
 
 _FLUSH_SIZE = 64 << 10
-"""So many bytes of answers are written together at most, so that the peer's slowness is noticed in time."""
+"""The most bytes of answers that are written together, so that the server notices a slow peer in time."""
 
 _CHECK_SIZE = 256 << 10
 """A connection that buffers less does not make the server look at all of them."""

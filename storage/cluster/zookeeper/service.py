@@ -151,7 +151,7 @@ class Service:
         """
         reader = JuteReader(frame)
         request = reader.record(ConnectRequest)
-        # The field for a read-only mode came with version 3.4; it is answered to those who send it.
+        # The field for a read-only mode came with version 3.4; it is answered only to a client that sends it.
         tail = b"\x00" if reader.rest else b""
         if request.last_zxid_seen > self.tree.zxid:
             # The client has seen more than this server knows: with it, the client would go back in time.

@@ -1,9 +1,9 @@
 """The sessions of a server: when each was last heard of, and which of them have expired.
 
 A session belongs to one connection at a time. It outlives connections, and it expires when the server has
-heard nothing of it for its time-out. What is durable of a session is in the tree; this module keeps when it
-was heard of last. After a restart each session has its whole time-out again, because the server cannot know
-how long the client has tried to reach it.
+heard nothing of it for its time-out. The durable facts of a session are in the tree; this module keeps when
+the server heard of it last. After a restart each session has its whole time-out again, because the server
+cannot know how long the client has tried to reach it.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ that a log of changes that is applied again makes the same tree.
 Nodes are immutable, and a change replaces the nodes that it touches. So a copy of the dictionary is a
 snapshot, which can be written while changes go on.
 
-What differs from ZooKeeper: nodes with a time to live and containers are never deleted by themselves, and an
-access control list may only name `world:anyone`. Its permissions are enforced.
+The differences from ZooKeeper are that nodes with a time to live and containers are never deleted by
+themselves, and an access control list may only name `world:anyone`. Its permissions are enforced.
 """
 
 from __future__ import annotations
@@ -502,7 +502,7 @@ _RESULT_OPCODES: Mapping[int, int] = {
     OpCode.CREATE_CONTAINER: OpCode.CREATE2,
     OpCode.CREATE_TTL: OpCode.CREATE2,
 }
-"""As which opcode a multi answers these requests."""
+"""By the opcode of a request: the opcode with which a multi answers it."""
 
 assert ALL_PERMISSIONS == (
     READ_PERMISSION | WRITE_PERMISSION | CREATE_PERMISSION | DELETE_PERMISSION | ADMIN_PERMISSION
