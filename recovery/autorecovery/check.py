@@ -44,7 +44,7 @@ SAMPLE_OF_ALL = 100
 
 
 class CopyState(enum.Enum):
-    """What is known of one bookie's copy of an entry."""
+    """The facts about one bookie's copy of an entry."""
 
     GOOD = "good"
     MISSING = "missing"

@@ -102,7 +102,7 @@ class FragmentCopy:
         self._is_pausing = False
         self._failed: CopyFailed | None = None
         self.copied = Copied(0, 0)
-        """What the target has taken until now, also if the copy fails."""
+        """The bytes and entries that the target has taken until now, even if the copy fails."""
         self.result: Copied | CopyFailed | None = None
 
     def begin(self) -> list[Effect]:

@@ -68,7 +68,7 @@ class LostBookies:
         self._delay_s = delay_s
 
     def audit_begins(self) -> None:
-        """Take note that an audit begins. What is requested from now on needs another one."""
+        """Take note that an audit begins. A request that comes from now on needs another one."""
         self._requested_at = None
 
     def audited(self, lost: AbstractSet[str]) -> None:

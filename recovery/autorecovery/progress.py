@@ -1,4 +1,4 @@
-"""What the workers of a cluster do, published in the metadata for `ledgerstore autorecovery status`.
+"""The progress of a cluster's workers, published in the metadata for `ledgerstore autorecovery status`.
 
     underreplication/progress/<session>    ephemeral: {"name": …, "bytes_per_s": …, "stuck": [...]}
 
@@ -35,7 +35,7 @@ class StuckLedger:
 
 @dataclass(frozen=True, slots=True)
 class WorkerProgress:
-    """What one worker has done since it was started, and how fast it copies now."""
+    """The work that one worker has done since it was started, and its present speed."""
 
     name: str
     repaired: int = 0

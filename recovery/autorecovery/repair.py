@@ -167,14 +167,14 @@ class LedgerRepair:
         self._waits_for: str | None = None
         """Why the repair has to be made once more."""
         self._taken = Copied(0, 0)
-        """What targets have taken from the copies that have ended."""
+        """The entries and bytes that targets have taken from the copies that have ended."""
         self.copied = Copied(0, 0)
-        """What was copied completely."""
+        """The copies that were made completely."""
         self.result: RepairResult | None = None
 
     @property
     def taken(self) -> Copied:
-        """What targets have taken until now, also of copies that are under way or have failed."""
+        """The entries and bytes that targets have taken until now, even from copies that failed."""
         is_copying = self._stage is _Stage.COPYING and self._copy.result is None
         return _sum(self._taken, self._copy.copied) if is_copying else self._taken
 

@@ -98,7 +98,7 @@ class ReplicationWorker:
         """Those that are under way."""
         self._repaired = self._locks_taken = 0
         self._taken = Copied(0, 0)
-        """What was copied by the repairs that have ended."""
+        """The entries and bytes that the ended repairs have copied."""
 
     def given_up(self) -> frozenset[int]:
         """Return the ledgers that this worker cannot repair, and does not try again by time."""
