@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from recovery import open_store
 from storage import DigestType
-from storage.entry import format as entry_codec
+from storage.entry import format as entry_format
 from storage.entry.digest import Digester, master_key
 from storage.entry.model import Entry
 
@@ -39,7 +39,7 @@ def rounds_of(path: str, rounds: int, adds: int = ADDS) -> Iterator[tuple[float,
             entries = []
             for _ in range(adds):
                 length += len(_PAYLOAD)
-                entries.append(entry_codec.encode(Entry(2, number, number - 1, length, _PAYLOAD), digester))
+                entries.append(entry_format.encode(Entry(2, number, number - 1, length, _PAYLOAD), digester))
                 number += 1
             appends, bookie_adds = [], []
             for entry in entries:

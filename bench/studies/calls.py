@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from recovery import open_store
 from storage import DigestType, NoSuchEntry, StoreConfig
-from storage.entry import format as entry_codec
+from storage.entry import format as entry_format
 from storage.entry.digest import Digester, master_key
 from storage.entry.model import Entry
 from storage.index.location_cache import LOOK_UPS
@@ -111,7 +111,7 @@ class Operations:
 
     def _bookie_add(self, ledger_id: int) -> Callable[[], object]:
         entry = Entry(ledger_id, self._entry_id, self._entry_id - 1, self._entry_id + 1, b"x")
-        data = entry_codec.encode(entry, Digester(DigestType.CRC32C))
+        data = entry_format.encode(entry, Digester(DigestType.CRC32C))
         self._entry_id += 1
         return lambda: self._store.bookie.add(data, _KEY)
 

@@ -289,7 +289,7 @@ def tombstone_positions(rows: Mapping[int, LedgerRecord], order: Sequence[int]) 
 
 
 def _ranks(order: Sequence[int], others: Iterable[int]) -> dict[int, int]:
-    """Return the rank of each log, and for other log ids the rank of the next log in the order."""
+    """Return the rank of each log; a log that is not in the order has that of the next one that is."""
     rank_of = {log_id: rank for rank, log_id in enumerate(order)}
     rank = 0
     for log_id in in_creation_order({*order, *others}):

@@ -8,4 +8,7 @@ places              from a path or an id on the command line to files
 passwords           passwords for MAC digests
 commands/           one module for each command
 listing/            the rows of journals, entry logs, ledgers and findings
+
+A flag of a command is annotated as `object`, because it is only tested for truth, and the code base has no
+boolean parameters.
 """

@@ -78,7 +78,10 @@ class LoopContext:
         return None if ledger_id in self._searches else self.engine.states.known(ledger_id)
 
     async def state_of(self, ledger_id: int) -> LedgerState:
-        """Return the state of the ledger. Coroutines that ask meanwhile share the look-up, in their order."""
+        """Return the state of the ledger, after a look-up on the disk if it is not known.
+
+        Coroutines that ask during a look-up share it, and go on in the order in which they have asked.
+        """
         while (state := self.known_state(ledger_id)) is None:
             if (search := self._searches.get(ledger_id)) is not None:
                 await search.is_over.wait()

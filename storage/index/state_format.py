@@ -74,6 +74,7 @@ def decode(data: Buffer) -> IndexState | Damaged:
 
 
 def _state(fields: tuple[Any, ...]) -> IndexState | Damaged:
+    """Return the state that these fields make, or the first field that is wrong."""
     _, generation, journal_id, offset, last_log, log_ends, rows_sequence, is_whole, *rest = fields
     if not all(map(_is_size, (generation, journal_id, offset, rows_sequence))):
         return Damaged(0, Flaw.BAD_FIELD, "a field that is no number, or out of range")

@@ -118,6 +118,7 @@ class GapReader:
     # ── records ──────────────────────────────────────────────────────────────────────────────────────
 
     def _record(self, item: StoredRecord) -> tuple[list[FlawAt], int]:
+        """Check a record. Return its flaws, and the offset where the scan goes on."""
         group, framing = self._group, self._framing
         self.records += 1
         group.records += 1

@@ -233,7 +233,11 @@ def _damages_of_files(
 def _file(site: _DamageInputs, kind: str, number: int, paths: Sequence[str]) -> _DamageTarget:
     path = paths[number]
     data = site.tree[path]
-    extents = [one for one in site.fields(kind, data) if one[2] > 0 and 0 <= one[1] <= len(data) - one[2]]
+    extents = [
+        (name, offset, size)
+        for name, offset, size in site.fields(kind, data)
+        if size > 0 and 0 <= offset <= len(data) - size
+    ]
     others = (*paths[number + 1 :], *paths[:number])[:_OTHERS_MAX]
     return _DamageTarget(
         path,

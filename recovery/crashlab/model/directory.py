@@ -13,8 +13,8 @@ from recovery.crashlab.model.handles import (
     SimulatedLock,
     SimulatedReadFile,
     SimulatedWriteFile,
-    sync_as_granted,
     system_error,
+    write_back_pending,
 )
 from recovery.crashlab.model.names import NameChange
 from recovery.crashlab.model.operations import Verb
@@ -114,7 +114,7 @@ class SimulatedDirectory:
         platter, number, _ = self._names()
 
         def sync(extent: Extent) -> None:
-            sync_as_granted(platter.directory_to_change(number), extent)
+            write_back_pending(platter.directory_to_change(number), extent)
 
         self._machine.perform(self._machine.attempt(Verb.SYNC_DIRECTORY, self.path, number), sync)
 

@@ -99,10 +99,10 @@ class SimulatedWriteFile(_Handle):
     def sync(self) -> None:
         platter = self._platter()
 
-        def sync(extent: Extent) -> None:
-            sync_as_granted(platter.file_to_change(self._file), extent)
+        def write_back(extent: Extent) -> None:
+            write_back_pending(platter.file_to_change(self._file), extent)
 
-        self._machine.perform(self._machine.attempt(Verb.SYNC, self.name, self._file), sync)
+        self._machine.perform(self._machine.attempt(Verb.SYNC, self.name, self._file), write_back)
 
 
 class SimulatedLock(_Handle):
@@ -116,8 +116,8 @@ class SimulatedLock(_Handle):
         super().close()
 
 
-def sync_as_granted(layers: Content | Names, extent: Extent) -> None:
-    """Write back the pending data, or the part of it that a failing sync writes."""
+def write_back_pending(layers: Content | Names, extent: Extent) -> None:
+    """Write the pending data to the platter: all of it, or the part that a failing sync writes."""
     if isinstance(extent, SomeUnits):
         layers.fail_sync(extent.seed, extent.pages)
     else:

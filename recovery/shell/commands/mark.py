@@ -22,7 +22,7 @@ from recovery.shell.listing.record import reason
 from recovery.shell.output import Column, counted, free_text, number_column, row_writer
 from recovery.shell.places import current_directories
 from storage.checkpoint import mark as lastmark
-from storage.checkpoint import mark_format as codec
+from storage.checkpoint import mark_format
 from storage.disk import filenames
 from storage.disk.filenames import FileKind
 from storage.disk.posix import PosixDirectory
@@ -120,7 +120,7 @@ def mark_row(directory: Path, name: str, journals: list[Path]) -> Row:
     match mark:
         case lastmark.NoMark():
             return cells | {"state": "no mark", "detail": _ALL}
-        case codec.EmptyMark():
+        case mark_format.EmptyMark():
             return cells | {"state": "empty", "detail": _ALL}
         case Torn() | Damaged():
             state = "torn" if isinstance(mark, Torn) else "damaged"
@@ -130,7 +130,7 @@ def mark_row(directory: Path, name: str, journals: list[Path]) -> Row:
                 "flaw": mark.flaw.name,
                 "detail": reason(mark),
             }
-        case codec.Mark():
+        case mark_format.Mark():
             return cells | _position(mark) | _trailer(mark.trailer) | _journal_state(mark, journals)
 
 
@@ -140,7 +140,7 @@ def _empty_row(directory: Path, name: str) -> Row:
     return cells | dict.fromkeys((*rest, "rows_sequence", "flaw", "detail"))
 
 
-def _position(mark: codec.Mark) -> Row:
+def _position(mark: mark_format.Mark) -> Row:
     journal_id = mark.position.journal_id
     if journal_id == 0:
         return {"offset": mark.position.offset, "detail": _ALL}
@@ -151,7 +151,7 @@ def _position(mark: codec.Mark) -> Row:
     }
 
 
-def _trailer(trailer: codec.Trailer | None) -> Row:
+def _trailer(trailer: mark_format.Trailer | None) -> Row:
     if trailer is None:
         return {}
     end = trailer.log_end
@@ -167,7 +167,7 @@ def _trailer(trailer: codec.Trailer | None) -> Row:
     }
 
 
-def _journal_state(mark: codec.Mark, journals: list[Path]) -> Row:
+def _journal_state(mark: mark_format.Mark, journals: list[Path]) -> Row:
     """Check that the journal of the mark exists. Journal 0 means none, as in a new directory."""
     name = filenames.journal(mark.position.journal_id)
     if mark.position.journal_id == 0 or not journals:

@@ -292,7 +292,10 @@ class BookieServer:
         self._waiting.setdefault(client)
 
     def _resume_waiting(self) -> None:
-        """Let as many connections be read as there is room for what they may bring before the next pass."""
+        """Read waiting connections again: as many as there is room for if each brings `READ_SIZE`.
+
+        The others wait for the next pass of the loop, which knows how much the first ones have brought.
+        """
         room = self.limits.unanswered_max - self._unanswered
         while self._waiting and room > 0:
             client = next(iter(self._waiting))

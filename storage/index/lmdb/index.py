@@ -123,7 +123,10 @@ class LmdbIndex:
             yield counts
 
     def _counted_part(self, ledger_id: int, first: int) -> tuple[Mapping[int, int], int, int] | None:
-        """Count from an entry of a ledger on. Return the counts, and where the next part begins."""
+        """Count from an entry of a ledger on. Return the counts by log, and where the next part begins.
+
+        That is a ledger and an entry of it. `None` if nothing is left to be counted.
+        """
         if ledger_id > ID_MAX:
             return None
         with self._environment.reading() as cursor:
