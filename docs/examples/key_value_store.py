@@ -105,4 +105,8 @@ def main(directory: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    match sys.argv[1:]:
+        case [directory]:
+            main(directory)
+        case _:
+            sys.exit(__doc__)

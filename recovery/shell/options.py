@@ -49,10 +49,10 @@ def bookie_directories(function: Function) -> Function:
 
     @click.option("--conf", metavar="FILE", help="A bookie's bk_server.conf: check all its directories.")
     @click.option(
-        "--journal-dir", multiple=True, metavar="DIR", help="A journal directory; repeatable, in order."
+        "--journal-dir", multiple=True, metavar="DIR", help="A journal directory. May be repeated, in order."
     )
     @click.option(
-        "--ledger-dir", multiple=True, metavar="DIR", help="A ledger directory; repeatable, in order."
+        "--ledger-dir", multiple=True, metavar="DIR", help="A ledger directory. May be repeated, in order."
     )
     @wraps(function)
     def with_directories(

@@ -21,7 +21,9 @@ _DAYS = click.FloatRange(0.0, 3650.0)
 
 @click.command()
 @uri
-@click.option("--name", help="The name of this process in votes and locks.  [default: the name of this host]")
+@click.option(
+    "--name", metavar="NAME", help="The name of this process in votes and locks.  [default: that of the host]"
+)
 @click.option(
     "--delay",
     type=click.IntRange(0, 10**6),

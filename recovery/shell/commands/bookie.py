@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     "--metadata",
     metavar="URI",
     envvar="LEDGERSTORE_METADATA",
-    help="The cluster, such as zk://localhost:2181/ledgers. The default is $LEDGERSTORE_METADATA.",
+    help="The cluster, such as zk://localhost:2181/ledgers.  [default: $LEDGERSTORE_METADATA]",
 )
-@click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
+@click.option("--host", metavar="HOST", help="The address to listen on.  [default: 127.0.0.1]")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="The port; 0 for any, which needs --bookie-id.  [default: 3181]",
+    metavar="N",
+    help="The port; 0 for any free one, which needs --bookie-id.  [default: 3181]",
 )
 @click.option("--advertised", metavar="HOST", help="The address that clients get, if it is another one.")
-@click.option("--bookie-id", metavar="ID", help="The name in the cluster. The default is HOST:PORT.")
+@click.option("--bookie-id", metavar="ID", help="The name in the cluster.  [default: HOST:PORT]")
 @click.option(
     "--session-timeout",
     type=click.FloatRange(0.1, 3600),
@@ -79,10 +80,12 @@ if TYPE_CHECKING:
 @click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
-    help="The port of /metrics, /healthz and /state; 0 for any. Without it there is no HTTP.",
+    metavar="N",
+    help="The port of /metrics, /healthz and /state; 0 for any free one. Without it there is no HTTP.",
 )
 @click.option(
     "--http-host",
+    metavar="HOST",
     help="The address of that port. HTTP has neither TLS nor passwords: see docs/bookie.md."
     "  [default: 127.0.0.1]",
 )

@@ -37,9 +37,11 @@ KIND_HELP = (
     type=click.IntRange(min=0),
     default=SCHEDULES,
     metavar="N",
-    help=f"Play so many random schedules (default {SCHEDULES}).",
+    help=f"Number of random schedules.  [default: {SCHEDULES}]",
 )
-@click.option("--first", type=click.IntRange(min=0), default=0, metavar="SEED", help="Begin with this seed.")
+@click.option(
+    "--first", type=click.IntRange(min=0), default=0, metavar="SEED", help="The first seed.  [default: 0]"
+)
 @click.option("--kind", type=click.Choice(KINDS), default="plain", show_default=True, help=KIND_HELP)
 @click.option(
     "--worlds",
@@ -51,9 +53,9 @@ KIND_HELP = (
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Use so many processes.  [default: one for each processor]",
+    help="Number of worker processes.  [default: CPUs]",
 )
-@click.option("--out", default=OUT, metavar="DIR", help=f"Write the report there (default {OUT}).")
+@click.option("--out", default=OUT, metavar="DIR", help=f"Directory for the report.  [default: {OUT}]")
 @click.option("--json", "is_json", is_flag=True, help="Print the figures of the run as JSON.")
 @click.pass_context
 def command(

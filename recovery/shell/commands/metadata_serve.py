@@ -22,9 +22,16 @@ _BANNER = (
 
 @click.command()
 @options.store_to_change
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=2181, show_default=True, help="The port; 0 for any."
+    "--host", metavar="HOST", default="127.0.0.1", show_default=True, help="The address to listen on."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    default=2181,
+    show_default=True,
+    help="The port; 0 for any free one.",
 )
 @click.option("--tls-certificate", metavar="FILE", help="Serve TLS with this certificate chain (PEM).")
 @click.option("--tls-key", metavar="FILE", help="The key of the certificate, if it is in another file.")

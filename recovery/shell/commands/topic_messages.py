@@ -48,7 +48,7 @@ _limit = click.option("--limit", type=click.IntRange(min=0), metavar="N", help="
 @topics.place
 @topics.topic_name
 @click.argument("messages", metavar="[MESSAGE]...", nargs=-1)
-@click.option("--key", help="The key of all messages. It chooses the partition.")
+@click.option("--key", metavar="KEY", help="The key of all messages. It chooses the partition.")
 @click.option(
     "--property",
     "properties",

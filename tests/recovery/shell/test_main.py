@@ -11,6 +11,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from shell_samples import (
     JOURNAL_ID,
@@ -25,9 +26,10 @@ from shell_samples import (
     verdict,
 )
 
-from recovery.shell.main import ALIASES, COMMANDS
+from recovery.shell.main import ALIASES, COMMANDS, cli
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 HEAVY = ("numpy", "rich", "lmdb", "msgpack", "crc32c", "asyncio", "pyspark")
@@ -188,6 +190,39 @@ def test_help_lists_every_command_and_each_has_an_example() -> None:
     assert all(f"\n  {name} " in text for name in COMMANDS)
     for name in COMMANDS:
         assert f"ledgerstore {name}" in run(name, "--help").stdout.partition("Examples:")[2]
+
+
+def commands_below(
+    command: click.Command, context: click.Context
+) -> Iterator[tuple[click.Command, click.Context]]:
+    yield command, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None, name
+            yield from commands_below(below, click.Context(below, info_name=name, parent=context))
+
+
+@pytest.fixture(scope="module")
+def commands() -> list[tuple[click.Command, click.Context]]:
+    """All commands, imported before the test begins, because that takes half a second."""
+    return list(commands_below(cli, click.Context(cli, info_name="ledgerstore")))
+
+
+def test_every_option_names_its_value_and_is_described_by_sentences(
+    commands: list[tuple[click.Command, click.Context]],
+) -> None:
+    wrong = []
+    for command, context in commands:
+        for option in command.params:
+            if not isinstance(option, click.Option) or option.hidden:
+                continue
+            value = "" if option.is_flag else option.make_metavar(context)
+            words = option.help or ""
+            is_named = not value.startswith(("TEXT", "INTEGER", "FLOAT"))
+            if not is_named or not words.endswith((".", "]")) or "(default" in words:
+                wrong.append((context.command_path, option.opts, value, words))
+    assert wrong == []
 
 
 def test_help_loads_nothing_heavy() -> None:
