@@ -318,16 +318,16 @@ class Checkpointer:
             raise _GivesWay from error
 
     def _write_sorted(self, frozen: Memtable) -> Generator[Pause, None, list[EntryLocations]]:
-        places = []
+        located = []
         self._logs.begin(self.state.generation + 1, self.state.log_end)
         for chunks in _chunks_by_step(frozen):
             for one, locations in zip(chunks, self._logs.append(chunks), strict=True):
-                places.append(EntryLocations(one.ledger_id, one.ids, locations))
+                located.append(EntryLocations(one.ledger_id, one.ids, locations))
             if self._logs.unsynced >= self._sync_step:
                 self._sync_logs()
             yield AT_ONCE
         self._sync_logs()
-        return places
+        return located
 
     def _sync_logs(self) -> None:
         started = monotonic()
@@ -358,12 +358,12 @@ class Checkpointer:
         )
 
     def _commit_index(
-        self, frozen: Memtable, places: Sequence[EntryLocations], rows: Sequence[LedgerRecord]
+        self, frozen: Memtable, located: Sequence[EntryLocations], rows: Sequence[LedgerRecord]
     ) -> Iterator[Pause]:
         state = self._next_state(frozen)
         while self.state != state:
             try:
-                yield from self._commit_once(frozen, places, rows, state)
+                yield from self._commit_once(frozen, located, rows, state)
             except OSError as error:
                 # Try again only if the failed commit has certainly left nothing.
                 if error.errno not in NO_SPACE or self._index.state() != self.state:
@@ -375,7 +375,7 @@ class Checkpointer:
     def _commit_once(
         self,
         frozen: Memtable,
-        places: Sequence[EntryLocations],
+        located: Sequence[EntryLocations],
         rows: Sequence[LedgerRecord],
         state: IndexState,
     ) -> Iterator[Pause]:
@@ -384,7 +384,7 @@ class Checkpointer:
             # later stay hidden until the next checkpoint, whatever locations are put here for them.
             removed = self._metadata.deletes_before(frozen)
             change.remove(removed)
-            for one in places:
+            for one in located:
                 change.put(one.ledger_id, one.entry_ids, one.locations)
                 # Also if the truncation came after the freeze, so that its row is in the next table.
                 first_id = self._metadata.first_entry_id(one.ledger_id)

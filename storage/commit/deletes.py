@@ -5,7 +5,7 @@
     WRITE_TOMBSTONES   writes the tombstones and syncs, writes an empty group after them and syncs
     HAND_BACK          puts the deletes into the open group of the commits
     ERASE              waits for that commit, which hides the ledgers from readers and releases them
-    checkpoint         removes the ledger's places from the index
+    checkpoint         removes the ledger's locations from the index
 
 Only WRITE_TOMBSTONES waits for the disk because of the delete, and adds to other ledgers go on meanwhile.
 Threads that delete at the same moment share it, because deletes have a queue of their own. The delete is

@@ -67,23 +67,23 @@ class LocationCache:
         """Return the packed location of an entry; `None` if it has none."""
         blocks = self._blocks  # once, before the index is asked
         key = (ledger_id, entry_id >> _SHIFT)
-        places = blocks.get(key)
-        if places is None:
+        block = blocks.get(key)
+        if block is None:
             return self._find_outside(blocks, key, entry_id)
-        places[_USED] = True
-        return places[entry_id & _IN_BLOCK] or self._index.find(ledger_id, entry_id)
+        block[_USED] = True
+        return block[entry_id & _IN_BLOCK] or self._index.find(ledger_id, entry_id)
 
     def known(self, ledger_id: int, entry_id: int) -> tuple[int, int]:
         """Return the packed locations of an entry and of the next one from the cache only; 0 if unknown.
 
         The second is only a hint, because it may be older than the first.
         """
-        places = self._blocks.get((ledger_id, entry_id >> _SHIFT))
-        if places is None:
+        block = self._blocks.get((ledger_id, entry_id >> _SHIFT))
+        if block is None:
             return 0, 0
-        places[_USED] = True
+        block[_USED] = True
         at = entry_id & _IN_BLOCK
-        return places[at], places[at + 1]
+        return block[at], block[at + 1]
 
     def locations(self, ledger_id: int, first: int, count: int) -> array[int]:
         """Return the packed locations of up to `count` consecutive entries from `first` on; 0 for a missing
@@ -110,7 +110,7 @@ class LocationCache:
     def forget(self, ledger_ids: Collection[int]) -> None:
         """Forget these ledgers: look-ups that begin after this call see the present index, or a newer one."""
         gone = frozenset(ledger_ids)
-        self._blocks = OrderedDict((key, places) for key, places in self._items() if key[0] not in gone)
+        self._blocks = OrderedDict((key, block) for key, block in self._items() if key[0] not in gone)
 
     def drop(self, ledger_ids: Collection[int]) -> None:
         """Forget ledgers that have no locations in the index from now on, until the next `forget` of them."""
@@ -156,32 +156,32 @@ class LocationCache:
         ledger_id, number = key
         first, count = number << _SHIFT, BLOCK_ENTRIES + 1
         pairs = self._index.locations(ledger_id, first, count)
-        places = _dense(pairs, first, count + 1)
+        block = _dense(pairs, first, count + 1)
         self._looked_up.pop(key, None)
         if pairs and self._blocks_max:
             self._make_room(blocks)
-            blocks[key] = places
+            blocks[key] = block
             if self._index.locations(ledger_id, first, 1) != pairs[:1]:
                 blocks.pop(key, None)  # the ledger was dropped or truncated since the index was asked
-        return places
+        return block
 
     def _make_room(self, blocks: OrderedDict[_Block, array[int]]) -> None:
         with suppress(KeyError):  # other readers may have removed the last block
             while len(blocks) >= self._blocks_max:
-                key, places = blocks.popitem(last=False)
-                if places[_USED]:
-                    places[_USED] = False
-                    blocks[key] = places
+                key, block = blocks.popitem(last=False)
+                if block[_USED]:
+                    block[_USED] = False
+                    blocks[key] = block
 
 
 def _dense(pairs: Sequence[tuple[int, int]], first: int, count: int) -> array[int]:
     """Return the locations as an array, indexed by the distance of their entries from the first."""
-    places = _NONE * count
+    locations = _NONE * count
     if pairs and pairs[-1][0] - first == len(pairs) - 1 < count:
-        places[: len(pairs)] = array("q", [place for _, place in pairs])  # no entry is missing
-        return places
-    for entry_id, place in pairs:
+        locations[: len(pairs)] = array("q", [location for _, location in pairs])  # no entry is missing
+        return locations
+    for entry_id, location in pairs:
         if entry_id - first >= count:
             break
-        places[entry_id - first] = place
-    return places
+        locations[entry_id - first] = location
+    return locations

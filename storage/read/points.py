@@ -45,7 +45,7 @@ _CRC32C = DigestType.CRC32C
 _PLAIN = Digester(_CRC32C)
 _ANOTHER = "another entry is at its location"
 _ALL = sys.maxsize
-_PLACES = 4096
+_LOCATIONS_AT_ONCE = 4096
 _FIRST_READ = 4 << 10
 _RUN_GAP_MAX = 128 << 10
 """The largest distance of two entries that are read together."""
@@ -163,10 +163,10 @@ class PointReader:
                 count = min(count, in_memory[0] - first_id)
         if not 0 <= first_id <= ID_MAX - count:
             return []
-        places = self._cache.locations(ledger_id, first_id, count)
-        start = end = places[0] if places else 0
+        locations = self._cache.locations(ledger_id, first_id, count)
+        start = end = locations[0] if locations else 0
         stop, stride = 0, _FIRST_READ
-        for place in places:
+        for place in locations:
             if not 0 <= place - end <= _RUN_GAP_MAX or place - start >= size_max:
                 break
             stride, end, stop = max(stride, place - end), place, stop + 1
@@ -176,7 +176,7 @@ class PointReader:
             block = self._logs.read(start, end - start + stride)
         except OSError:
             return []
-        return _run_of_block((ledger_id, first_id), block, [place - start for place in places[:stop]])
+        return _run_of_block((ledger_id, first_id), block, [place - start for place in locations[:stop]])
 
     def data(self, ledger_id: int, entry_id: int, digester: Digester | None) -> bytes | Missing | Unreadable:
         """Return the entry's bytes as they were added. Verifies the ids, and the digest if there is a
@@ -304,9 +304,9 @@ class PointReader:
         if count == indexed[0] + 1 - first_id:
             # Because no id has two locations, each id from the first to the last one has one.
             return indexed[0] + 1
-        places = self._index.locations(ledger_id, start, _PLACES)
+        locations = self._index.locations(ledger_id, start, _LOCATIONS_AT_ONCE)
         return next(
-            (id_ for id_, (found, _) in enumerate(places, start) if found != id_), start + len(places)
+            (id_ for id_, (found, _) in enumerate(locations, start) if found != id_), start + len(locations)
         )
 
     def has(self, ledger_id: int, entry_id: int) -> bool:
@@ -327,9 +327,9 @@ class PointReader:
 
     def _indexed_ids(self, ledger_id: int) -> Iterator[int]:
         first = 0
-        while places := self._index.locations(ledger_id, first, _PLACES):
-            yield from (entry_id for entry_id, _ in places)
-            first = places[-1][0] + 1
+        while locations := self._index.locations(ledger_id, first, _LOCATIONS_AT_ONCE):
+            yield from (entry_id for entry_id, _ in locations)
+            first = locations[-1][0] + 1
 
     def ledgers(self) -> list[int]:
         """Return every ledger with an entry, ascending."""

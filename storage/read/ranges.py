@@ -27,7 +27,7 @@ READ_AHEAD = 2304 << 10
 
 A block takes a fixed number of calls. They would be half of the cost of a block of a quarter of this size."""
 
-_PLACES = 4096
+_LOCATIONS_AT_ONCE = 4096
 _IN_MEMORY = 1024
 _SPARES_MAX = 2
 
@@ -71,8 +71,8 @@ class RangeReader:
             if in_memory:
                 # Not beyond it, because a copy in a table is newer than one in a log.
                 count = min(count, in_memory[0] - wanted.first_id)
-        places = self._cache.locations(wanted.ledger_id, wanted.first_id, min(count, _PLACES))
-        batch = block.batch(places, wanted)
+        locations = self._cache.locations(wanted.ledger_id, wanted.first_id, min(count, _LOCATIONS_AT_ONCE))
+        batch = block.batch(locations, wanted)
         return batch if batch is not None and batch.length else self._single_entry(wanted)
 
     def _single_entry(self, wanted: WantedEntries) -> EntryBatch:
@@ -99,9 +99,9 @@ class _Block:
         self._bytes: bytearray | None = None
         self._size_max = READ_AHEAD
 
-    def batch(self, places: array[int], wanted: WantedEntries) -> EntryBatch | None:
+    def batch(self, locations: array[int], wanted: WantedEntries) -> EntryBatch | None:
         """Return a batch of the entries at these locations; `None` if none of them can be read in a block."""
-        layout = entry_batch.lay_out(places, self._size_max)
+        layout = entry_batch.lay_out(locations, self._size_max)
         if not layout.ranges:
             return None
         if self._bytes is None:

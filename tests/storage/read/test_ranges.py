@@ -130,7 +130,7 @@ def test_all_entries_are_read_with_any_number_of_locations_at_once(
     in_logs: tuple[Site, Store, list[bytes]], places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, store, texts = in_logs
-    monkeypatch.setattr(ranges, "_PLACES", places)
+    monkeypatch.setattr(ranges, "_LOCATIONS_AT_ONCE", places)
     monkeypatch.setattr(ranges, "_IN_MEMORY", places)
     assert_in_order(store.ledger(1), texts)
 
