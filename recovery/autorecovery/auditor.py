@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from recovery.autorecovery import audits, check_position
 from recovery.autorecovery.check_position import CheckPosition
 from recovery.autorecovery.lost_bookies import LostBookies
-from storage.cluster.errors import InvalidMetadata, MetadataUnavailable, SessionExpired
+from storage.cluster.errors import ClusterError, InvalidMetadata, MetadataUnavailable, SessionExpired
 from storage.cluster.metadata import cookies, registration, underreplication
 from storage.cluster.metadata.election import Candidate
 from storage.cluster.metadata.registration import BookieMode
@@ -234,5 +234,6 @@ def _report_finding(ledger_id: int, findings: list[FragmentFinding]) -> None:
 async def _withdraw(candidate: Candidate) -> None:
     try:
         await candidate.withdraw()
-    except MetadataUnavailable as error:
+    except ClusterError as error:
+        # Another error would take the place of the one that has ended the auditor.
         _LOG.info("the vote ends with its session: %s", error)

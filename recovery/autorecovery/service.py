@@ -134,7 +134,9 @@ async def _error_of(run: Callable[[], Coroutine[object, object, None]]) -> BaseE
     finally:
         work.cancel()
         await asyncio.wait((work,))
-    return work.exception()
+        # Also when the caller is cancelled: an error that nothing asks for would be logged as unexpected.
+        error = None if work.cancelled() else work.exception()
+    return error
 
 
 def _cause_of(error: BaseException) -> BaseException:

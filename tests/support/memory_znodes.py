@@ -81,6 +81,8 @@ class MemoryZnodes(TreeSession):
         """The number of writes that were asked."""
         self.before_write: Callable[[], Awaitable[object]] | None = None
         """Called once before the next write, for the change of another client at this moment."""
+        self.before_call: Callable[[], Awaitable[object]] | None = None
+        """Called before each call but those of watches."""
 
     def lose(self, loss: Loss, after: int = 0) -> None:
         """Let the answer of the write after so many others be lost."""
@@ -108,8 +110,7 @@ class MemoryZnodes(TreeSession):
         return self._session_id
 
     async def _written(self, opcode: OpCode, request: Any) -> tuple[int, Any] | Unknown:
-        self._check_session()
-        await asyncio.sleep(0)
+        await self._arrive()
         if self.before_write is not None:
             other, self.before_write = self.before_write, None
             await other()
@@ -137,9 +138,14 @@ class MemoryZnodes(TreeSession):
     def watch_children(self, path: str) -> _MemoryWatch[ChildNames | Gone]:
         return _MemoryWatch(self, lambda tree: children_at(tree, path), self._server.changes())
 
-    async def _read(self) -> None:
+    async def _arrive(self) -> None:
+        if self.before_call is not None:
+            await self.before_call()
         self._check_session()
         await asyncio.sleep(0)
+
+    async def _read(self) -> None:
+        await self._arrive()
         if self._reads_lost:
             self._reads_lost -= 1
             raise MetadataUnavailable("lost")

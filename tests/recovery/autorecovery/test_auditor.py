@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from example_cluster import ROOT
+from memory_znodes import Loss
 from recovering_cluster import FAST, PATHS, changes_until, lose
 from running_cluster import RunningCluster, run_with_cluster
 
@@ -64,3 +65,20 @@ def test_a_bookie_that_is_there_for_a_moment_during_an_audit_is_audited_again(
             assert marks <= cluster.server.paths().keys()
 
     run_with_cluster(tmp_path, 2, steps)
+
+
+def test_an_auditor_that_cannot_take_its_vote_back_ends_as_it_was_told(tmp_path: Path) -> None:
+    async def steps(cluster: RunningCluster) -> None:
+        session = cluster.server.session()
+        await underreplication.prepare(session, ROOT)
+        async with cluster.client() as client:
+            auditing = asyncio.ensure_future(Auditor(session, PATHS, client, "auditor", FAST).run())
+            delay = underreplication.delay_path(ROOT)
+            await changes_until(cluster, lambda: delay in cluster.server.paths())
+            session.lose(Loss.NOT_DONE)
+            session.lose_reads(2)
+            auditing.cancel()
+            await asyncio.wait((auditing,))
+            assert auditing.cancelled()
+
+    run_with_cluster(tmp_path, 1, steps)

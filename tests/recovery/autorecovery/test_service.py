@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import shutil
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -329,3 +330,34 @@ def test_a_service_that_is_stopped_in_the_moment_its_session_ends_stops(tmp_path
         assert running.cancelled()
 
     run_with_cluster(tmp_path, 1, steps)
+
+
+def test_a_session_that_ends_leaves_no_error_that_nothing_asks_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recovery.autorecovery.service._PAUSE_S", 0.0)
+
+    async def steps(cluster: RunningCluster) -> None:
+        sessions: list[MemoryZnodes] = []
+
+        @asynccontextmanager
+        async def connect() -> AsyncIterator[Znodes]:
+            sessions.append(cluster.server.session())
+            yield sessions[-1]
+
+        def votes() -> list[str]:
+            return [one for one in cluster.server.paths() if "auditorelection/V_" in one]
+
+        running = asyncio.ensure_future(AutoRecovery(connect, ROOT, PATHS.tree, "name", FAST, OPTIONS).run())
+        for number in range(3):
+            await changes_until(cluster, lambda: bool(votes()))
+            for _ in range(10 * number):
+                await asyncio.sleep(0)
+            sessions[-1].expire()
+            await changes_until(cluster, lambda: bool(votes()))
+        running.cancel()
+        await asyncio.wait((running,))
+
+    run_with_cluster(tmp_path, 1, steps)
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
