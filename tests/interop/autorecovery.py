@@ -1,7 +1,8 @@
 """Test that BookKeeper's auto-recovery and ours repair the same clusters, alone and together.
 
     python tests/interop/autorecovery.py            all of it, as `make interop-autorecovery` does
-    python tests/interop/autorecovery.py NAME ...   only real-on-ours, ours-on-real, both-on-mixed, damage
+    python tests/interop/autorecovery.py NAME ...   only real-on-ours, ours-on-real, both-on-mixed, damage,
+                                                    damage-on-real
     python tests/interop/autorecovery.py quick      both-on-mixed with fewer ledgers, and damage
 
 Ledgers are written to four bookies, and one of these is killed. Afterwards every entry of every copy is read
@@ -259,7 +260,8 @@ def main() -> int:
         "both-on-mixed": lambda: check("both-on-mixed", our_metadata, mixed, [our_recovery, real_recovery]),
     }
     checks |= {
-        "damage": repaired_damage.check,
+        "damage": repaired_damage.check_ours,
+        "damage-on-real": repaired_damage.check_real,
         "quick": lambda: check(
             "both-on-mixed", our_metadata, mixed, [our_recovery, real_recovery], LEDGERS_QUICK
         ),

@@ -1,13 +1,13 @@
 """Test that damage of a bookie that is there is found by the right check, and repaired in place.
 
-Three bookies of ours have all ledgers (E = Qw = 3), so no other bookie is left to take a copy. One of them is
-damaged in three ways, one after the other, while it is stopped:
+Three bookies have all ledgers (E = Qw = 3), so no other bookie is left to take a copy. They are bookies of
+ours, and then of BookKeeper's. One is damaged in three ways, one after the other, while it is stopped:
 
     a byte of a payload is flipped in its entry log       found by the check of all entries only
     an entry in the middle of a ledger is gone            found by the check of all entries only
     its directory is emptied, and its cookie made again   found by the check of first and last entries
 
-The metadata of the ledgers do not change. At last a bookie turns read-only: an open ledger whose mark
+The metadata of the ledgers do not change. At last a bookie of ours turns read-only: an open ledger whose mark
 suspects it is left alone, and its writer goes on. The mark stays until the ledger is closed.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from bookies import ledgerstore, our_bookie, our_metadata, wait_until_registered
+from bookies import SMALL, ledgerstore, our_bookie, our_metadata, real_bookie, wait_until_registered
 from jvm import MADE
 from zookeeper_processes import free_port
 
@@ -46,7 +47,8 @@ from storage.disk.cookie_format import Cookie
 from storage.entry.digest import master_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from storage.cluster.client.cluster import AsyncCluster
@@ -61,6 +63,8 @@ _QUORUMS = Quorums(3, 3, 2)
 _PASSWORD = b"secret"
 _DAMAGED = 2, 17
 """The ledger and the entry that are damaged; neither the first nor the last of its ledger."""
+_INDEX_HEADER = 1024
+"""Bytes of a file of BookKeeper's index before the places of the entries, of eight bytes each."""
 _OFTEN = "0.00003"
 """Days between two checks: 2.6 s."""
 _REPAIRED_S = 120
@@ -75,6 +79,7 @@ class Site:
     """A cluster of three bookies. The first one is stopped, damaged and started again."""
 
     uri: str
+    run_bookie: Callable[[str, Path, int], AbstractContextManager[int]]
     ports: list[int] = field(default_factory=lambda: [free_port() for _ in range(BOOKIES)])
     running: list[ExitStack] = field(default_factory=lambda: [ExitStack() for _ in range(BOOKIES)])
 
@@ -83,18 +88,14 @@ class Site:
         """The id of the bookie that is damaged."""
         return f"127.0.0.1:{self.ports[0]}"
 
-    def store(self, number: int) -> Path:
-        return DIRECTORY / f"bookie-{number}" / "store"
-
     def start(self, number: int) -> None:
-        directory = self.store(number).parent
-        one = our_bookie(self.uri, directory, self.ports[number], "--http-port", "0")
-        self.running[number].enter_context(one)
+        directory = DIRECTORY / f"bookie-{number}"
+        self.running[number].enter_context(self.run_bookie(self.uri, directory, self.ports[number]))
 
     def stop(self, number: int) -> Path:
-        """Stop a bookie in order; its store."""
+        """Stop a bookie in order; its directory."""
         self.running[number].close()
-        return self.store(number)
+        return DIRECTORY / f"bookie-{number}"
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(ledgerstore(*words), capture_output=True, text=True, check=False)
@@ -114,30 +115,62 @@ class Site:
         return asyncio.run(connected())
 
 
-def check() -> None:
-    """Run all of it."""
+def _ours(uri: str, directory: Path, port: int) -> AbstractContextManager[int]:
+    return our_bookie(uri, directory, port, "--http-port", "0")
+
+
+def _real(uri: str, directory: Path, port: int) -> AbstractContextManager[int]:
+    """Run a real bookie with an index in files, of which a test can zero a place."""
+    storage = "org.apache.bookkeeper.bookie.SortedLedgerStorage"
+    return real_bookie(uri, directory, port, {**SMALL, "ledgerStorageClass": storage})
+
+
+def check_ours() -> None:
+    """Damage a bookie of ours, and turn it read-only."""
+    with _site("damage", _ours) as site:
+        ids = site.do(_write)
+        _damage_and_repair("damage", site, ids, (_flip, _lose_entry, _wipe))
+        with _recovery(site.uri, "--check-every"):
+            site.do(partial(_leave_alone, site))
+        print("damage: a read-only bookie: the open ledger was left alone", flush=True)
+
+
+def check_real() -> None:
+    """Damage a bookie of BookKeeper's."""
+    with _site("damage-on-real", _real) as site:
+        ids = site.do(_write)
+        _damage_and_repair("damage-on-real", site, ids, (_flip, _zero_place_of_entry, _wipe))
+
+
+@contextmanager
+def _site(name: str, run_bookie: Callable[[str, Path, int], AbstractContextManager[int]]) -> Iterator[Site]:
+    """Run a cluster of three bookies."""
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
     began = time.monotonic()
     with ExitStack() as held:
-        site = Site(f"zk://127.0.0.1:{held.enter_context(our_metadata())}/ledgers")
+        site = Site(f"zk://127.0.0.1:{held.enter_context(our_metadata())}/ledgers", run_bookie)
         assert site.run("cluster", "init", site.uri).returncode == 0
         for number in range(BOOKIES):
             held.enter_context(site.running[number])
             site.start(number)
         wait_until_registered(site.uri, BOOKIES)
-        ids = site.do(_write)
-        for damage, entries in ((_flip, "all"), (_lose_entry, "all"), (_wipe, "ends")):
-            damage(site, ids)
-            wait_until_registered(site.uri, BOOKIES)
-            _check_finds(site, entries)
-            with _recovery(site.uri, "--check-every" if entries == "ends" else "--check-entries-every"):
-                site.do(partial(_wait_until_whole, ids))
-            print(f"damage: {(damage.__doc__ or '').partition('.')[0]}: repaired in place", flush=True)
-        with _recovery(site.uri, "--check-every"):
-            site.do(partial(_leave_alone, site))
-        print("damage: a read-only bookie: the open ledger was left alone", flush=True)
-    print(f"damage: all of it in {time.monotonic() - began:.1f} s", flush=True)
+        yield site
+    print(f"{name}: all of it in {time.monotonic() - began:.1f} s", flush=True)
+
+
+def _damage_and_repair(
+    name: str, site: Site, ids: list[int], damages: Sequence[Callable[[Site, list[int]], None]]
+) -> None:
+    """Damage the first bookie, and wait until it is whole again, once for each kind of damage."""
+    for damage in damages:
+        damage(site, ids)
+        entries = "ends" if damage is _wipe else "all"
+        wait_until_registered(site.uri, BOOKIES)
+        _check_finds(site, entries)
+        with _recovery(site.uri, "--check-every" if entries == "ends" else "--check-entries-every"):
+            site.do(partial(_wait_until_whole, ids))
+        print(f"{name}: {(damage.__doc__ or '').partition('.')[0]}: repaired in place", flush=True)
 
 
 async def _write(_: Znodes, __: LedgerPaths, cluster: AsyncCluster) -> list[int]:
@@ -154,9 +187,9 @@ async def _write(_: Znodes, __: LedgerPaths, cluster: AsyncCluster) -> list[int]
 
 def _flip(site: Site, _: list[int]) -> None:
     """A byte of a payload is flipped."""
-    store, wanted = site.stop(0), payload(*_DAMAGED)
+    directory, wanted = site.stop(0), payload(*_DAMAGED)
     places = 0
-    for path in store.glob("*/current/*"):
+    for path in directory.glob("**/current/*"):
         data = path.read_bytes() if path.is_file() else b""
         if wanted in data:
             path.write_bytes(data.replace(wanted, wanted.replace(b"enough", b"enougH")))
@@ -167,7 +200,7 @@ def _flip(site: Site, _: list[int]) -> None:
 
 def _lose_entry(site: Site, ids: list[int]) -> None:
     """An entry in the middle is gone."""
-    store = site.stop(0)
+    store = site.stop(0) / "store"
     old, lost = store.with_name("old"), (ids[_DAMAGED[0]], _DAMAGED[1])
     store.rename(old)
     with open_store(old) as before, open_store(store) as after:
@@ -192,9 +225,21 @@ def _cookie(path: Path) -> Cookie:
     return found
 
 
+def _zero_place_of_entry(site: Site, ids: list[int]) -> None:
+    """An entry in the middle is gone."""
+    [index] = (site.stop(0) / "ledgers").glob(f"**/{ids[_DAMAGED[0]]:x}.idx")
+    with index.open("r+b") as file:
+        file.seek(_INDEX_HEADER + 8 * _DAMAGED[1])
+        assert any(file.read(8)), "the entry has a place"
+        file.seek(-8, os.SEEK_CUR)
+        file.write(bytes(8))
+
+
 def _wipe(site: Site, _: list[int]) -> None:
     """A bookie has lost its directory, and its cookie was made again."""
-    shutil.rmtree(site.stop(0))
+    for path in site.stop(0).iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
     # Neither of these is allowed by accident.
     refused = site.run("cookie", "delete", site.uri, site.damaged)
     assert refused.returncode == 3, refused.stderr
