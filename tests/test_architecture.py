@@ -115,7 +115,7 @@ RECOVERY: dict[str, set[str]] = {
     "opening": {"directory", "replay", "rebuild", "bookkeeper"},
     "view": {"directory", "replay", "rebuild", "bookkeeper", "opening"},
     "handover": {"directory", "replay", "opening"},
-    "audit": {"bookkeeper", "directory", "replay", "rebuild", "opening", "report"},
+    "audit": {"bookkeeper", "directory", "replay", "rebuild", "opening", "proving", "report"},
     "autorecovery": set(),
     "clusterlab": {"autorecovery", "report"},
     "crashlab": {"report"},
@@ -151,13 +151,13 @@ AUDIT: dict[str, set[str]] = {
     "digests": {"model"},
     "scan": {"model", "digests", "engines"},
     "checks": {"model", "findings", "engines"},
-    "snapshot": {"model", "digests", "findings"},
+    "snapshot": {"model", "digests", "findings", "scan"},
     "cache": {"model", "digests", "engines", "scan", "snapshot"},
     "history": {"model", "findings", "pipeline"},
     "report": {"model", "findings", "history"},
     "spark": {"model", "digests", "engines", "scan", "snapshot"},
     "pipeline": {"model", "digests", "engines", "findings", "scan", "checks", "snapshot", "cache"},
-    "faults": {"digests", "engines", "findings", "pipeline"},
+    "self_test": {"digests", "engines", "findings", "pipeline"},
 }
 """By folder of `recovery/audit/`: the other folders that it imports. Scans do not import the checks."""
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from bookies import DIRECTORY, cluster, our_metadata, real_bookie
 
-from recovery.audit.faults.planted import shown
 from recovery.audit.pipeline.request import AuditRequest
 from recovery.audit.pipeline.run_audit import run_audit
+from recovery.audit.self_test.expectations import shown
 from recovery.bookkeeper import rocksdb_index
 from recovery.bookkeeper.directories import BookieDirectories
 from recovery.bookkeeper.rocksdb_index import RocksdbIndexCopy, TableFiles

@@ -12,7 +12,7 @@ from stepped_store import JOURNAL, LEDGERS, SMALL, Site, payloads
 from store_internals import StoreInternals
 
 from recovery import open_store
-from recovery.audit.faults.running_copy import copy_running
+from recovery.audit.self_test.stores import copy_running
 from storage.config import StoreConfig
 from storage.errors import CorruptionError, EntryUnreadable, NoSuchEntry, Unauthorized
 from storage.open_report import IndexFound

@@ -17,7 +17,7 @@ import pytest
 from crc32c import crc32c
 
 from recovery import open_store
-from recovery.audit.faults.running_copy import copy_running
+from recovery.audit.self_test.stores import copy_running
 from storage.checkpoint import mark_format
 from storage.config import StoreConfig
 from storage.disk import filenames

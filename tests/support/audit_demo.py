@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from recovery import open_store
-from recovery.audit.faults.running_copy import copy_running
+from recovery.audit.self_test.stores import copy_running
 from recovery.shell.exit_codes import Exit
 from recovery.shell.main import cli
 from storage import StoreConfig

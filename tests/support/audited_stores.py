@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import fixtures
 
 from recovery import open_store
-from recovery.audit.faults import samples
-from recovery.audit.faults.chart import chart_of
-from recovery.audit.faults.running_copy import copy_running
+from recovery.audit.self_test import stores as samples
+from recovery.audit.self_test.content import content_of
+from recovery.audit.self_test.stores import copy_running
 from recovery.crashlab.record.history import Ctx
 from recovery.proving.store_under_test import STORE
 from recovery.proving.workloads import WORKLOADS
@@ -24,7 +24,7 @@ from storage.entry.model import DigestType
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.audit.faults.chart import Chart
+    from recovery.audit.self_test.content import StoreContent
 
     Build = Callable[[Path], None]
 
@@ -147,12 +147,12 @@ def passwords(name: str) -> dict[int, bytes]:
 
 
 @cache
-def chart(name: str) -> Chart:
+def content(name: str) -> StoreContent:
     """Return the store's true content for a reader that has the passwords."""
-    return chart_of(store(name), passwords(name))
+    return content_of(store(name), passwords(name))
 
 
 @cache
-def blind_chart(name: str) -> Chart:
+def blind_content(name: str) -> StoreContent:
     """Return the store's true content for a reader without passwords."""
-    return chart_of(store(name))
+    return content_of(store(name))

@@ -1,4 +1,4 @@
-"""Plant one fault in a copy of a store, and check what an audit reports."""
+"""Damage one copy of a store, and check what an audit reports."""
 
 from __future__ import annotations
 
@@ -13,46 +13,45 @@ from typing import TYPE_CHECKING
 import audited_stores
 
 from recovery.audit.digests.policy import DigestPolicy
-from recovery.audit.faults.planted import shown
-from recovery.audit.faults.planting import HOW, plant
-from recovery.audit.faults.site import NoPlace
 from recovery.audit.pipeline.request import AuditRequest
 from recovery.audit.pipeline.run_audit import run_audit
+from recovery.audit.self_test.trials import STORE_FAULTS, plant, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from recovery.audit.faults.kinds import Fault
     from recovery.audit.findings.finding import Finding
+
+
+class NoPlace(Exception):
+    """The store has no place for this damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultTrial:
-    """A fault and its place. Its text is enough to run the trial again."""
+    """A kind of damage and its place. Its text is enough to run the trial again."""
 
     store: str
-    fault: Fault
+    fault: str
     seed: int
     knows_passwords: bool = True
 
     def __str__(self) -> str:
-        return f"FaultTrial({self.store!r}, {self.fault}, {self.seed}, {self.knows_passwords})"
+        return f"FaultTrial({self.store!r}, {self.fault!r}, {self.seed}, {self.knows_passwords})"
 
     def run(self) -> str | None:
         """Return what is wrong with the audit's report, or `None`. Raise `NoPlace` if the store has no place
-        for the fault."""
-        chart = audited_stores.chart if self.knows_passwords else audited_stores.blind_chart
+        for the damage."""
+        content = audited_stores.content if self.knows_passwords else audited_stores.blind_content
         known = audited_stores.passwords(self.store) if self.knows_passwords else {}
         with TemporaryDirectory(prefix="fault-") as scratch:
             root = Path(scratch) / "store"
-            planted = plant(chart(self.store), self.fault, self.seed, root)
+            planted = plant(content(self.store), self.fault, self.seed, root)
             if planted is None:
                 raise NoPlace
-            findings = audited(root, known)
-        strays = [f"  unexpected: {shown(one)}" for one in planted.strays_of(findings)]
-        if planted.is_located_by(findings) and not strays:
-            return None
-        return "\n".join([f"{self}: {planted.why_not(findings)}", *strays])
+            with unreadable(planted.bad_sector):
+                complaint = planted.damage.complaint(audited(root, known))
+        return None if complaint is None else f"{self}: {complaint}"
 
 
 def audited(root: Path, passwords: Mapping[int, bytes]) -> tuple[Finding, ...]:
@@ -61,21 +60,21 @@ def audited(root: Path, passwords: Mapping[int, bytes]) -> tuple[Finding, ...]:
 
 
 @cache
-def faults_of(store: str) -> tuple[Fault, ...]:
-    """Return the kinds of faults that the store has a place for."""
-    chart = audited_stores.chart(store)
+def faults_of(store: str) -> tuple[str, ...]:
+    """Return the kinds of damage that the store has a place for."""
+    content = audited_stores.content(store)
     found = []
     with TemporaryDirectory(prefix="fault-") as scratch:
         root = Path(scratch) / "store"
-        for fault in HOW:
-            if plant(chart, fault, 1, root) is not None:
+        for fault in STORE_FAULTS:
+            if plant(content, fault, 1, root) is not None:
                 found.append(fault)
             shutil.rmtree(root)
     return tuple(found)
 
 
 def trials_of(store: str, count: int, seed: int) -> Iterator[FaultTrial]:
-    """Return this number of trials, going through all kinds of faults that the store has a place for."""
+    """Return this number of trials, going through all kinds of damage that the store has a place for."""
     dice = Random(f"{store} {seed}")
     faults = faults_of(store)
     for number in range(count):

@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recovery.audit.scan.read_around import ReadAroundFile
 from storage.disk import filenames
 from storage.disk.filenames import FileKind
 from storage.disk.posix import PosixDirectory, open_file
@@ -48,7 +49,8 @@ class ReadableDirectory(PosixDirectory):
         path = f"{self.path}/{name}"
         if path in self._unreadable:
             raise FileNotFoundError(errno.ENOENT, self._unreadable[path], path)
-        return super().open(name)
+        # A bad sector costs no more than what it holds.
+        return ReadAroundFile(super().open(name))
 
 
 def find_unreadable(layout: Layout) -> dict[str, str]:

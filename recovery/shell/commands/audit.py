@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from recovery.audit.engines.task import TaskEngine
-    from recovery.audit.faults.self_test import FaultScore, SelfTest
     from recovery.audit.history.finding_history import FindingHistory, Identity
     from recovery.audit.model.audit_report import AuditReport
     from recovery.audit.pipeline.ensemble_file import Replicas
     from recovery.audit.pipeline.request import CacheOptions
+    from recovery.audit.self_test.trials import FaultScore, SelfTest
     from recovery.bookkeeper.directories import BookieDirectories, BookiePart
     from recovery.shell.output import Row
     from recovery.shell.passwords import Passwords
@@ -392,7 +392,7 @@ _MISSES_MAX = 5
 
 def run_self_test(path: str | None, engine: TaskEngine, passwords: Passwords, form: Form) -> Exit:
     """Plant faults in copies of the store at the path, or of small stores made here, and audit each copy."""
-    from recovery.audit.faults.self_test import Trials, self_test
+    from recovery.audit.self_test.trials import Trials, self_test
     from recovery.shell.output import StageProgressBar
 
     stage = StageProgressBar("planting")
@@ -421,12 +421,14 @@ def _show_scores(tested: SelfTest, form: Form) -> None:
     for alarm in tested.false_alarms[:_MISSES_MAX]:
         say(f"false alarm: {alarm.kind} {alarm.place} {alarm.detail}")
     say(f"planted in {tested.what}")
+    if tested.kills:
+        say(f"{counted(tested.kills, 'store')} as kills leave them audited too")
     say(f"self-test: {_verdict(tested)}")
 
 
 def _row(score: FaultScore) -> Row:
     return {
-        "fault": score.fault.value,
+        "fault": score.name,
         "planted": score.planted,
         "found": score.found,
         "located": score.located,

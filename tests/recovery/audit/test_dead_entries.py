@@ -10,9 +10,9 @@ import pytest
 from fault_trials import audited
 
 from recovery import open_store
-from recovery.audit.faults.store_copy import StoreCopy
 from recovery.audit.findings.finding import Severity
 from recovery.audit.scan import entry_log_flaws
+from recovery.audit.self_test.directories import StoreCopy
 from storage.config import StoreConfig
 from storage.entry.format import HEAD
 from storage.entry.model import DigestType
@@ -20,27 +20,27 @@ from storage.entry.model import DigestType
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from recovery.audit.faults.chart import ChartRecord, LogChart
     from recovery.audit.findings.finding import Finding
+    from recovery.audit.self_test.content import FileContent, Piece
 
 _BEHIND_THE_HEAD = 4 + HEAD.size + DigestType.CRC32C.width
 
 
-def _dead(name: str) -> tuple[LogChart, ChartRecord]:
-    chart = audited_stores.chart(name)
+def _dead(name: str) -> tuple[FileContent, Piece]:
+    content = audited_stores.content(name)
     return next(
-        (log, record)
-        for log in chart.logs
-        for record in log.entries
-        if not log.is_leftover and chart.is_dead(log, record) and record.digest is DigestType.CRC32C
+        (log, piece)
+        for log in content.logs
+        for piece in log.entries
+        if content.is_dead(piece) and piece.digest is DigestType.CRC32C
     )
 
 
 def _damaged(name: str, root: Path) -> tuple[Finding, ...]:
-    chart, (log, record) = audited_stores.chart(name), _dead(name)
-    copy, path = StoreCopy(chart.root, root), chart.ledgers / log.name
-    at = record.offset + _BEHIND_THE_HEAD
-    copy.patch(path, at, bytes([path.read_bytes()[at] ^ 1]))
+    (log, record), copy = _dead(name), StoreCopy(audited_stores.store(name), root)
+    data = bytearray(log.path.read_bytes())
+    data[record.start + _BEHIND_THE_HEAD] ^= 1
+    copy.replace(log.path, bytes(data))
     return audited(root, audited_stores.passwords(name))
 
 
@@ -50,7 +50,7 @@ def test_damage_in_a_dead_entry_is_information(name: str, tmp_path: Path) -> Non
     log, record = _dead(name)
     (one_finding,) = [one for one in found if one.kind == "ELG-003"]
     assert one_finding.severity is Severity.INFORMATION
-    assert (one_finding.file, one_finding.offset, one_finding.end) == (log.name, record.offset, record.end)
+    assert (one_finding.file, one_finding.offset, one_finding.end) == (log.name, record.start, record.end)
     assert (one_finding.ledger_id, one_finding.first_entry) == (record.ledger_id, record.entry_id)
     assert "deleted ledger" in one_finding.detail
     assert not [one for one in found if one.is_wrong]

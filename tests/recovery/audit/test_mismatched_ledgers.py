@@ -11,14 +11,13 @@ import audited_stores
 import pytest
 
 from recovery.audit.digests.policy import DigestPolicy
-from recovery.audit.faults.kinds import Fault
-from recovery.audit.faults.planting import plant
 from recovery.audit.model import windows
 from recovery.audit.pipeline import mismatches
 from recovery.audit.pipeline.request import AuditRequest
 from recovery.audit.pipeline.run_audit import run_audit
 from recovery.audit.scan.index_entries import ReadIndexRows
 from recovery.audit.scan.log_entries import ReadLogEntries
+from recovery.audit.self_test.trials import STORE_FAULTS, plant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +27,11 @@ if TYPE_CHECKING:
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.entry_columns import EntryArray, RowArray
 
-_FAULTS = [fault for fault in Fault if fault.name.startswith("INDEX_")] + [Fault.LOG_ZEROED, Fault.LOG_CUT]
+_FAULTS = [
+    *(fault for fault in STORE_FAULTS if "index" in fault),
+    "entry log: block of zeros",
+    "entry log: cut",
+]
 _STORES = ("closed", "killed", "aligned", "unprotected")
 _TOGETHER, _BITS = 12, 2
 
@@ -47,14 +50,14 @@ def _use_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "_BITS", _BITS)
 
 
-@pytest.mark.parametrize("fault", _FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", _FAULTS)
 def test_findings_in_portions_are_the_same(
-    fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = 0
     for number, name in enumerate(_STORES):
         root = tmp_path / str(number)
-        if plant(audited_stores.chart(name), fault, number, root) is None:
+        if plant(audited_stores.content(name), fault, number, root) is None:
             continue
         seen += 1
         together = _findings(root)
@@ -65,8 +68,8 @@ def test_findings_in_portions_are_the_same(
 
 
 def test_no_portion_is_larger_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chart = audited_stores.chart("killed")
-    assert plant(chart, Fault.INDEX_LEDGER_MISSING, 1, tmp_path / "store") is not None
+    content = audited_stores.content("killed")
+    assert plant(content, "index: no places for a ledger", 1, tmp_path / "store") is not None
     sizes: list[int] = []
     run_log, run_index = ReadLogEntries.run, ReadIndexRows.run
 

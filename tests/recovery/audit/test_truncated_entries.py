@@ -11,7 +11,7 @@ from file_index import FileIndexPlace
 from stepped_store import Site
 
 from recovery import open_store
-from recovery.audit.faults.running_copy import copy_running
+from recovery.audit.self_test.stores import copy_running
 from recovery.directory.layout import Layout
 from recovery.view.open_view import ViewReader
 from storage.config import StoreConfig

@@ -11,7 +11,7 @@ import pytest
 from store_internals import StoreInternals
 
 from recovery import open_store
-from recovery.audit.faults.running_copy import copy_running
+from recovery.audit.self_test.stores import copy_running
 from storage.checkpoint import mark_format as mark_codec
 from storage.config import StoreConfig
 from storage.disk import filenames

@@ -11,9 +11,9 @@ from fault_trials import faults_of
 
 from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.engines.local import Pool, Serial
-from recovery.audit.faults.planting import plant
 from recovery.audit.pipeline.request import AuditRequest
 from recovery.audit.pipeline.run_audit import run_audit
+from recovery.audit.self_test.trials import plant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def damaged(place: Path) -> tuple[list[str], dict[int, bytes]]:
         faults = dice.sample(faults_of(name), min(_FAULTS_OF_EACH, len(faults_of(name))))
         for number, fault in enumerate(faults):
             root = place / f"{name} {number}"
-            if plant(audited_stores.chart(name), fault, number, root) is not None:
+            if plant(audited_stores.content(name), fault, number, root) is not None:
                 paths.append(str(root))
         passwords |= audited_stores.passwords(name)
     return paths, passwords

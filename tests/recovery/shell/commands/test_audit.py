@@ -262,10 +262,10 @@ def test_without_pyarrow_one_line_says_what_to_install(
 
 @pytest.mark.slow
 def test_the_self_test_plants_faults_and_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from recovery.audit.faults import self_test
+    from recovery.audit.self_test import trials
 
-    real = self_test.Trials
-    monkeypatch.setattr(self_test, "Trials", lambda **words: real(**{"count": 12, **words}))
+    real = trials.Trials
+    monkeypatch.setattr(trials, "Trials", lambda **words: real(**{"count": 12, **words}))
     done = run("audit", "--self-test")
     assert done.exit_code == 0, done.output
     assert verdict(done) == "self-test: 12 of 12 faults found at their exact place, no false alarm"
