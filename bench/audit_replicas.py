@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.audit.checks.replica_copies import ReplicaChecks, StoreRuns
+from recovery.audit.checks.replica_copies import ComparedStore, ReplicaChecks
 from recovery.audit.engines.sql import DuckSql
 from recovery.audit.model import tables
 from recovery.audit.model.ensemble import LedgerEnsembles, Segment
@@ -79,17 +79,11 @@ def main() -> int:
     given = options.parse_args()
     rows = held(given.ledgers, given.turns, given.pieces)
     plant(rows)
-    stores = [
-        StoreRuns(
-            name=name,
-            path=name,
-            runs=tables.RUNS.joined([tables.runs_batch(name, "log", some)]),
-            is_indexed=False,
-        )
-        for name, some in zip(STORES, rows, strict=True)
-    ]
+    batches = [tables.runs_batch(name, "log", some) for name, some in zip(STORES, rows, strict=True)]
+    stores = [ComparedStore(name, name, is_indexed=False) for name in STORES]
     with DuckSql() as sql:
         start = time.perf_counter()
+        sql.put("runs", tables.RUNS.joined(batches))
         checks = ReplicaChecks(sql, ensembles(given.ledgers, given.turns * SIZE), stores)
         findings = list(checks.findings())
         checks.coverage(), checks.stores(), checks.unsettled_ledgers()

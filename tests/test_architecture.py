@@ -147,7 +147,7 @@ CRASHLAB_STEPS = ("model", "record", "judge", "run", "layers", "report", "lab")
 AUDIT: dict[str, set[str]] = {
     "findings": set(),
     "engines": set(),
-    "model": {"findings"},
+    "model": {"findings", "engines"},
     "digests": {"model"},
     "scan": {"model", "digests", "engines"},
     "checks": {"model", "findings", "engines"},

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import run_tables
 
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.findings.finding import order
+from recovery.audit.model import store_tables
 from recovery.audit.model.audit_report import (
     AuditReport,
     Check,
@@ -18,7 +21,7 @@ from recovery.audit.model.audit_report import (
     StoreReport,
     StoreShare,
 )
-from recovery.audit.model.runs import RUN
+from recovery.audit.model.runs import RUN, no_runs
 from recovery.audit.model.scan_results import JournalPart
 from recovery.audit.model.store_facts import DirectoryOwner, IndexFacts, IndexNotRead, LogFacts, StoreFacts
 from storage.checkpoint.mark_format import Mark
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.runs import Runs
 
 JOURNAL = 0x1A1ED5A57FA
 MIB = 1 << 20
@@ -45,10 +49,17 @@ def runs(rows: Iterable[tuple[int, int, int, int, int]]) -> np.ndarray[Any, Any]
     return np.array(made, dtype=RUN)
 
 
-def log(log_id: int, file_size: int, ledgers: Sequence[tuple[int, int]], **other: Any) -> LogFacts:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MadeLog(LogFacts):
+    """A log with its runs, which go to the tables of the store that it is put into."""
+
+    runs: Runs = field(default_factory=no_runs)
+
+
+def log(log_id: int, file_size: int, ledgers: Sequence[tuple[int, int]], **other: Any) -> MadeLog:
     """Make a log from pairs (ledger, bytes)."""
     rows = runs((log_id, ledger, 100 * log_id, 100 * log_id + 99, size) for ledger, size in ledgers)
-    return LogFacts(log_id=log_id, file_size=file_size, header=EmptyLog(), runs=rows, **other)
+    return MadeLog(log_id=log_id, file_size=file_size, header=EmptyLog(), runs=rows, **other)
 
 
 def journal(journal_id: int, file_size: int) -> JournalPart:
@@ -58,7 +69,7 @@ def journal(journal_id: int, file_size: int) -> JournalPart:
 
 def store(
     path: str = "/data/store",
-    logs: Sequence[LogFacts] = (),
+    logs: Sequence[MadeLog] = (),
     found: Sequence[Finding] = (),
     *,
     owner: DirectoryOwner = DirectoryOwner.OURS,
@@ -71,7 +82,7 @@ def store(
     both = [log.runs for log in logs]
     rows = np.concatenate(both) if both else runs(())
     entries = int(rows["count"].sum())
-    index = IndexFacts(IndexState(), rows, entries) if owner is DirectoryOwner.OURS else IndexNotRead()
+    index = IndexFacts(IndexState(), entries) if owner is DirectoryOwner.OURS else IndexNotRead()
     parts = tuple(journal(JOURNAL + number, 64 * MIB) for number in range(journals))
     facts = StoreFacts(
         store=path,
@@ -101,11 +112,20 @@ def store(
         coverage=coverage,
         checks=tuple(checks),
         live_sizes=_live(logs, found) if owner is DirectoryOwner.OURS else None,
+        tables=run_tables.tables_of(facts, *runs_of(facts)),
         seconds=3.4,
     )
 
 
-def _live(logs: Sequence[LogFacts], found: Sequence[Finding]) -> dict[int, int]:
+def runs_of(facts: StoreFacts) -> list[tuple[str, Runs]]:
+    """Return the runs of made-up facts, each with its source."""
+    found = [(store_tables.LOG, one.runs) for one in facts.logs if isinstance(one, MadeLog)]
+    if isinstance(facts.index, IndexFacts):
+        found += [(store_tables.INDEX, runs) for _, runs in found]
+    return found
+
+
+def _live(logs: Sequence[MadeLog], found: Sequence[Finding]) -> dict[int, int]:
     dead = {one.file: one.count for one in found if one.kind == "LGR-007"}
     sizes = {log.log_id: int(log.runs["size"].sum()) for log in logs}
     return {one: size - dead.get(filenames.entry_log(one), 0) for one, size in sizes.items()}

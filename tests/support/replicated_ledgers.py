@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.audit.checks.replica_copies import ReplicaChecks, StoreRuns
+from recovery.audit.checks.replica_copies import ComparedStore, ReplicaChecks
 from recovery.audit.engines.sql import DuckSql
 from recovery.audit.model import tables
 from recovery.audit.model.ensemble import LedgerEnsembles, LedgerProgress, Segment
@@ -19,6 +19,8 @@ from recovery.audit.model.runs import RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.model.runs import Runs
@@ -67,13 +69,14 @@ class HeldRuns:
     served: Runs
     files: Runs
 
-    def store_runs(self) -> StoreRuns:
-        is_indexed = self.served is not self.files
-        batches = [tables.runs_batch(self.name, "log", self.files)]
-        batches += [tables.runs_batch(self.name, "index", self.served)] if is_indexed else []
-        return StoreRuns(
-            name=self.name, path=f"/{self.name}", runs=tables.RUNS.joined(batches), is_indexed=is_indexed
-        )
+    @property
+    def is_indexed(self) -> bool:
+        return self.served is not self.files
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield tables.runs_batch(self.name, "log", self.files)
+        if self.is_indexed:
+            yield tables.runs_batch(self.name, "index", self.served)
 
 
 _EMBEDDED: list[SqlEngine] = []
@@ -94,7 +97,10 @@ def checks_of(
     progress: Mapping[int, LedgerProgress] = NO_PROGRESS,
     sql: SqlEngine | None = None,
 ) -> ReplicaChecks:
-    checks = ReplicaChecks(sql or embedded(), ensembles, [one.store_runs() for one in held])
+    sql = sql or embedded()
+    sql.put("runs", tables.RUNS.joined(batch for one in held for batch in one.batches()))
+    stores = [ComparedStore(one.name, f"/{one.name}", one.is_indexed) for one in held]
+    checks = ReplicaChecks(sql, ensembles, stores)
     if progress:
         checks.take_progress(progress)
     return checks

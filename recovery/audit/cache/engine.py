@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from recovery.audit.cache.part_cache import Reuse
 from recovery.audit.engines.task import TaskResult, TolerantTask
-from recovery.audit.model.scan_results import LogPart
+from recovery.audit.model.scan_results import LogPart, Scanned, split
 from recovery.audit.scan.entry_log import ScanLog
+from recovery.audit.scan.scan_task import ScanTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from recovery.audit.cache.part_cache import CachedPart, PartCache
     from recovery.audit.cache.part_identity import Identity
@@ -77,11 +77,11 @@ class CachingEngine:
             self.reused_bytes += found.part.size
             self._used.add(found.name)
             self._keep(partial(self.now.adopt, found))
-            yield TaskResult(number, cast("Answer", found.part))
+            yield TaskResult(number, cast("Answer", _as_result(tasks[number], found.part)))
         if rest:
             yield from self._read(tasks, rest, scans, watch)
 
-    def sql(self, rows: int) -> AbstractContextManager[SqlEngine]:
+    def sql(self, rows: int) -> SqlEngine:
         return self.inner.sql(rows)
 
     def _scans(self, tasks: Sequence[AuditTask[Any]]) -> dict[int, _CacheableScan]:
@@ -130,9 +130,10 @@ class CachingEngine:
         for done in self.inner.run([tasks[number] for number in rest], watch):
             number = rest[done.number]
             # A block that could not be read this time is read again the next time.
-            if number in scans and isinstance(done.part, LogPart) and not done.part.unreadable:
+            part = done.part.whole() if isinstance(done.part, Scanned) else done.part
+            if number in scans and isinstance(part, LogPart) and not part.unreadable:
                 scan = scans[number]
-                self._keep(partial(self.now.keep, scan.task, done.part, scan.state))
+                self._keep(partial(self.now.keep, scan.task, part, scan.state))
             yield TaskResult(number, done.part)
 
     def _keep(self, keep: Callable[[], str | None]) -> None:
@@ -162,5 +163,10 @@ class _CacheableScan:
 
 def scan_of(task: AuditTask[Any]) -> ScanLog | None:
     """Return the log scan that a task contains, or `None`."""
-    inner = task.task if isinstance(task, TolerantTask) else task
+    inner = task.task if isinstance(task, TolerantTask | ScanTask) else task
     return inner if isinstance(inner, ScanLog) else None
+
+
+def _as_result(task: AuditTask[Any], part: LogPart) -> LogPart | Scanned:
+    """Return a kept part in the form in which the task would return it."""
+    return split(part, task.number) if isinstance(task, ScanTask) else part

@@ -10,18 +10,19 @@ from recovery.audit.findings.finding import order
 
 if TYPE_CHECKING:
     from recovery.audit.checks.entry_compare import CompareResult
+    from recovery.audit.checks.store_checks import StoreAnswers
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.store_facts import StoreFacts
 
 
-def findings(facts: StoreFacts, compared: CompareResult) -> tuple[Finding, ...]:
+def findings(facts: StoreFacts, answers: StoreAnswers, compared: CompareResult) -> tuple[Finding, ...]:
     """Return all findings of a store, in an order that depends on the files only."""
     found = [
         *facts.inventory_findings,
         *journal_rules.findings(facts),
-        *log_rules.findings(facts),
+        *log_rules.findings(facts, answers),
         *compared.findings,
-        *bookie_index_rules.findings(facts),
-        *ledger_rules.findings(facts, compared.live),
+        *bookie_index_rules.findings(facts, answers),
+        *ledger_rules.findings(facts, answers, compared.live),
     ]
     return tuple(sorted((replace(one, store=facts.store) for one in found), key=order))

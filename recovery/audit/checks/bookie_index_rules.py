@@ -1,19 +1,18 @@
-"""Compare a bookie's own index with its entry logs: does every row lead to its entry?
+"""Check a bookie's own index against its entry logs: does every row lead to its entry?
 
 The other direction is not checked, because logs keep entries that no row has any more: of deleted ledgers,
-and earlier copies. Rows and entries are compared as runs: if count and fingerprint of a ledger in a log are
-equal, they agree. Otherwise the ids in the index that the log does not have are found by intervals.
+and earlier copies. `places.sql` finds the ledgers of which an index and a log have different entries, and
+`missing_ids.sql` the ids that the log does not have.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.findings.finding import Severity
-from recovery.audit.model.intervals import missing
 from recovery.audit.model.store_facts import BookieIndexFacts, UnreadBookieIndex
 from storage.disk import filenames
 from storage.entry.read_result import Damaged
@@ -21,90 +20,84 @@ from storage.entry.read_result import Damaged
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from recovery.audit.checks.store_checks import LostIds, OtherPlaces, StoreAnswers
     from recovery.audit.findings.finding import Finding
-    from recovery.audit.model.intervals import IdRange
-    from recovery.audit.model.runs import Runs
     from recovery.audit.model.store_facts import LogFacts, StoreFacts
 
+_INDEX = filenames.BOOKIE_LOCATIONS
 
-def findings(facts: StoreFacts) -> Iterator[Finding]:
+
+def findings(facts: StoreFacts, answers: StoreAnswers) -> Iterator[Finding]:
     """Yield the rows of a bookie's index that lead to no entry, and the logs that it misses."""
     match facts.bookie_index:
         case UnreadBookieIndex(why=why, is_damaged=True):
-            yield KINDS["IDX-004"].at(file=filenames.BOOKIE_LOCATIONS, detail=why)
+            yield KINDS["IDX-004"].at(file=_INDEX, detail=why)
         case BookieIndexFacts() as index:
             if index.invalid:
                 detail = f"{index.invalid} rows have a negative id or no place in a log"
-                yield KINDS["IDX-004"].at(file=filenames.BOOKIE_LOCATIONS, detail=detail)
-            logs = {log.log_id: log for log in facts.logs}
-            for log_id in np.unique(index.runs["file"]).tolist():
-                rows = index.runs[index.runs["file"] == log_id]
-                if log_id in logs:
-                    yield from _check_log(logs[log_id], rows)
-                elif log_id not in facts.unread_logs:
-                    yield from _missing_log(log_id, rows, index)
+                yield KINDS["IDX-004"].at(file=_INDEX, detail=detail)
+            yield from _check_rows(facts, index, answers)
 
 
-def _missing_log(log_id: int, rows: Runs, index: BookieIndexFacts) -> Iterator[Finding]:
-    """Report a log that is gone. A running bookie removes the rows of deleted ledgers a little after the
-    log.
-    """
+def _check_rows(facts: StoreFacts, index: BookieIndexFacts, answers: StoreAnswers) -> Iterator[Finding]:
+    # A running bookie removes the rows of deleted ledgers a little after the log.
     severity = Severity.WARNING if index.is_changing else Severity.ERROR
-    entries, ledgers = int(rows["count"].sum()), len(np.unique(rows["ledger"]))
-    name = filenames.entry_log(log_id)
-    words = f"missing; the bookie's index has {entries:,} entries of {ledgers:,} ledgers in it"
-    yield KINDS["ELG-005"].at(severity=severity, file=name, detail=words)
-    for lost in missing(rows, []):
-        yield _lost(log_id, lost, "there is no such log", severity)
+    logs = {log.log_id: log for log in facts.logs}
+    lost: defaultdict[tuple[int, int], list[LostIds]] = defaultdict(list)
+    for one in answers.not_in_log:
+        lost[one.file, one.ledger].append(one)
+    for log_id, some in groupby(answers.other_places, lambda one: one.file):
+        places = list(some)
+        if log_id in logs:
+            for place in places:
+                yield from _check_log(logs[log_id], place, lost[log_id, place.ledger])
+        elif log_id not in facts.unread_logs:
+            yield _missing_log(log_id, places, severity)
+            for ids in chain.from_iterable(lost[log_id, place.ledger] for place in places):
+                yield _lost(log_id, ids, "there is no such log", severity)
 
 
-def _check_log(log: LogFacts, rows: Runs) -> Iterator[Finding]:
-    """Report the rows that lead to no entry of a log that is there."""
-    mine = np.unique(rows["ledger"]).tolist()
-    for ledger_id in mine:
-        some, there = rows[rows["ledger"] == ledger_id], log.runs[log.runs["ledger"] == ledger_id]
-        same_count = int(some["count"].sum()) == int(there["count"].sum())
-        if same_count and _places(some) == _places(there):
-            continue
-        lost = missing(some, [there])
-        for ids in lost:
-            yield _not_found(log, ids)
-        if same_count and not lost:
-            detail = f"{filenames.entry_log(log.log_id)}: its entries are there, at other places"
-            yield KINDS["IDX-002"].at(
-                file=filenames.BOOKIE_LOCATIONS,
-                ledger_id=ledger_id,
-                first_entry=int(some["first"].min()),
-                last_entry=int(some["last"].max()),
-                count=int(some["count"].sum()),
-                detail=detail,
-            )
+def _missing_log(log_id: int, places: list[OtherPlaces], severity: Severity) -> Finding:
+    entries = sum(place.indexed for place in places)
+    words = f"missing; the bookie's index has {entries:,} entries of {len(places):,} ledgers in it"
+    return KINDS["ELG-005"].at(severity=severity, file=filenames.entry_log(log_id), detail=words)
 
 
-def _not_found(log: LogFacts, lost: IdRange) -> Finding:
+def _check_log(log: LogFacts, place: OtherPlaces, lost: list[LostIds]) -> Iterator[Finding]:
+    """Report the rows of a ledger that lead to no entry of a log that is there."""
+    for ids in lost:
+        yield _not_found(log, ids)
+    if place.indexed == place.logged and not lost:
+        yield KINDS["IDX-002"].at(
+            file=_INDEX,
+            ledger_id=place.ledger,
+            first_entry=place.first_entry,
+            last_entry=place.last_entry,
+            count=place.indexed,
+            detail=f"{filenames.entry_log(log.log_id)}: its entries are there, at other places",
+        )
+
+
+def _not_found(log: LogFacts, lost: LostIds) -> Finding:
     if log.flaws or isinstance(log.stop, Damaged):
         return KINDS["ELG-007"].at(
             file=filenames.entry_log(log.log_id),
-            ledger_id=lost.ledger_id,
-            first_entry=lost.first,
-            last_entry=lost.last,
+            ledger_id=lost.ledger,
+            first_entry=lost.first_entry,
+            last_entry=lost.last_entry,
             count=lost.entries,
             detail="the bookie's index has them in this log",
         )
     return _lost(log.log_id, lost, "the log does not have it", Severity.ERROR)
 
 
-def _lost(log_id: int, lost: IdRange, why: str, severity: Severity) -> Finding:
+def _lost(log_id: int, lost: LostIds, why: str, severity: Severity) -> Finding:
     return KINDS["IDX-001"].at(
         severity=severity,
-        file=filenames.BOOKIE_LOCATIONS,
-        ledger_id=lost.ledger_id,
-        first_entry=lost.first,
-        last_entry=lost.last,
+        file=_INDEX,
+        ledger_id=lost.ledger,
+        first_entry=lost.first_entry,
+        last_entry=lost.last_entry,
         count=lost.entries,
         detail=f"{filenames.entry_log(log_id)}: {why}",
     )
-
-
-def _places(runs: Runs) -> int:
-    return int(np.bitwise_xor.reduce(runs["places"])) if len(runs) else 0

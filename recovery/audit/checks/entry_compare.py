@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.audit.checks import index_match, index_rules
-from recovery.audit.checks.index_match import PAIR
+from recovery.audit.checks import index_rules
 from recovery.audit.checks.index_rules import MismatchedEntries
 from recovery.audit.model.store_facts import IndexFacts
 
@@ -37,44 +36,29 @@ class CompareResult:
     """For each log the size of the records that the index points at, or `None` without an index."""
 
 
-def compare_all(facts: StoreFacts, portions: Iterable[MismatchedEntries] = ()) -> CompareResult:
-    """Return all that is wrong with the index of a store, given the portions of its mismatched ledgers."""
-    comparison = StoreComparison(facts)
-    for mismatched in portions:
-        comparison.take(mismatched)
-    return comparison.ended(facts)
-
-
 class StoreComparison:
-    """Compares one store's logs and index."""
+    """Compares one store's logs and index. `sizes` has the live bytes of each log that are known already."""
 
-    def __init__(self, facts: StoreFacts) -> None:
+    def __init__(self, facts: StoreFacts, sizes: Mapping[int, tuple[int, int]]) -> None:
         self._facts = facts
         self._joining = _FindingJoiner()
-        self._live = index_match.live_sizes(facts)
-        self._agreed_pairs = (
-            index_match.agreed_pairs(facts) if isinstance(facts.index, IndexFacts) else np.empty(0, PAIR)
-        )
+        self._live = {log.log_id: sizes.get(log.log_id, (0, 0))[1] for log in facts.logs}
 
     def agree(self, logs: Sums) -> None:
         """Take windows for which logs and index agree."""
-        self._add(logs["ledger"], logs["file"], logs["size"])
+        self._add(logs["file"], logs["size"])
 
     def take(self, mismatched: MismatchedEntries) -> None:
         """Take the next portion. Portions are in the order of ledgers and entries."""
         self._joining.add(index_rules.findings(self._facts, mismatched))
         used = index_rules.used(mismatched)
-        self._add(used["ledger"], used["file"], used["size"])
+        self._add(used["file"], used["size"])
 
-    def _add(self, ledgers: Numbers, files: Numbers, sizes: Numbers) -> None:
-        assert self._live is not None, "there is an index"
-        pairs = np.empty(len(ledgers), dtype=PAIR)
-        pairs["ledger"], pairs["file"] = ledgers, files
-        every, of = np.unique(pairs, return_inverse=True)
-        sums = np.zeros(len(every), dtype=np.int64)
+    def _add(self, files: Numbers, sizes: Numbers) -> None:
+        logs, of = np.unique(files, return_inverse=True)
+        sums = np.zeros(len(logs), dtype=np.int64)
         np.add.at(sums, of, sizes)
-        is_new = ~np.isin(every, self._agreed_pairs)
-        for log_id, size in zip(every["file"][is_new].tolist(), sums[is_new].tolist(), strict=True):
+        for log_id, size in zip(logs.tolist(), sums.tolist(), strict=True):
             self._live[log_id] = self._live.get(log_id, 0) + size
 
     def ended(self, facts: StoreFacts) -> CompareResult:

@@ -1,6 +1,6 @@
 """Compare the index and the entry logs in both directions.
 
-Ledgers whose runs agree (`index_match`) are not compared further. For the mismatched ledgers the pipeline
+Ledgers whose runs agree (`mismatched.sql`) are not compared further. For the mismatched ledgers the pipeline
 reads entries and index rows, and these rules find what is wrong.
 
 Entries that the logs hold twice, or that belong to deleted ledgers, make a ledger mismatched but are not

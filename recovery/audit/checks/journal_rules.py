@@ -92,7 +92,7 @@ def _check_mark(facts: StoreFacts) -> Iterator[Finding]:
 
 def _has_entries(facts: StoreFacts) -> bool:
     # A bookie that has never made a checkpoint has no mark yet: all its entries are in its journals.
-    return any(log.records for log in facts.logs) and not any(len(part.after_mark) for part in facts.journals)
+    return any(log.records for log in facts.logs) and not any(part.entries_after for part in facts.journals)
 
 
 def _check_mark_against_index(mark: Mark, facts: StoreFacts) -> Iterator[Finding]:

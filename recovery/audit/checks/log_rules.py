@@ -7,11 +7,9 @@ and are information.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from recovery.audit.checks import log_order
 from recovery.audit.findings.catalogue import KINDS
@@ -25,9 +23,10 @@ from storage.entrylog import format as entrylog_format
 from storage.entrylog.lineage_format import Lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from recovery.audit.checks.log_order import DeletePosition
+    from recovery.audit.checks.store_checks import MapDifference, StoreAnswers
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.scan_results import FlawAt
     from recovery.audit.model.store_facts import LogFacts, StoreFacts
@@ -41,8 +40,9 @@ _KINDS_OF_FLAWS = {
 }
 
 
-def findings(facts: StoreFacts) -> Iterator[Finding]:
+def findings(facts: StoreFacts, answers: StoreAnswers) -> Iterator[Finding]:
     """Yield all that is wrong with the entry logs of a store."""
+    differences = {log: list(some) for log, some in groupby(answers.map_differences, lambda one: one.file)}
     dead, rank_of = log_order.delete_positions(facts), log_order.ranks(facts)
     yield from _check_missing(facts)
     yield from _check_lineage(facts)
@@ -59,7 +59,7 @@ def findings(facts: StoreFacts) -> Iterator[Finding]:
             yield from _report_flaw(log, flaw)
         yield from _report_flaws_of_deleted_ledgers(log, flaws_of_deleted)
         yield from _check_end(log)
-        yield from _check_map(log, flaws)
+        yield from _check_map(log, flaws, differences.get(log.log_id, ()))
 
 
 def _why_leftover(log: LogFacts, facts: StoreFacts) -> str:
@@ -284,7 +284,9 @@ def _check_reach(log: LogFacts, limit: int) -> Iterator[Finding]:
 # ── the ledgers map ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_map(log: LogFacts, flaws: Sequence[FlawAt]) -> Iterator[Finding]:
+def _check_map(
+    log: LogFacts, flaws: Sequence[FlawAt], differences: Iterable[MapDifference]
+) -> Iterator[Finding]:
     header = log.header
     if not isinstance(header, entrylog_format.LogHeader):
         return
@@ -306,18 +308,18 @@ def _check_map(log: LogFacts, flaws: Sequence[FlawAt]) -> Iterator[Finding]:
             file=name, offset=entrylog_format.MAP_FIELDS_OFFSET, count=header.ledger_count, detail=detail
         )
         return
-    mapped: Counter[int] = Counter()
+    mapped: set[int] = set()
     for record in records:
         if isinstance(record.pairs, Damaged):
             yield kind.at(file=name, offset=record.offset, end=record.end, detail=str(record.pairs))
             return
-        for ledger_id, size in record.pairs:
-            mapped[ledger_id] += size
+        mapped.update(ledger_id for ledger_id, _ in record.pairs)
     if len(mapped) != header.ledger_count:
         detail = f"{len(mapped)} ledgers in it, {header.ledger_count} in the header"
         yield kind.at(file=name, offset=entrylog_format.MAP_FIELDS_OFFSET, count=len(mapped), detail=detail)
         return
-    yield from _check_map_against_entries(log, mapped, flaws)
+    if not _has_uncounted_entries(log, flaws):
+        yield from _check_map_against_entries(log, differences)
 
 
 def _has_uncounted_entries(log: LogFacts, flaws: Sequence[FlawAt]) -> bool:
@@ -335,22 +337,15 @@ def _check_no_map(log: LogFacts, header: entrylog_format.LogHeader) -> Iterator[
         )
 
 
-def _check_map_against_entries(
-    log: LogFacts, described: Mapping[int, int], flaws: Sequence[FlawAt]
-) -> Iterator[Finding]:
-    if _has_uncounted_entries(log, flaws):
-        return
-    counted = sizes_by_ledger(log)
+def _check_map_against_entries(log: LogFacts, differences: Iterable[MapDifference]) -> Iterator[Finding]:
     may_describe_more = _has_records_after_end(log)
-    for ledger_id in sorted({*described, *counted}):
-        more = described.get(ledger_id, 0) - counted.get(ledger_id, 0)
-        if more < 0 or (more > 0 and not may_describe_more):
+    for one in differences:
+        if one.described < one.counted or not may_describe_more:
             yield KINDS["ELG-002"].at(
                 file=_name(log),
-                offset=_place_of(log, ledger_id),
-                ledger_id=ledger_id,
-                detail=f"the map says {described.get(ledger_id, 0)} bytes, "
-                f"but there are {counted.get(ledger_id, 0)}",
+                offset=_place_of(log, one.ledger),
+                ledger_id=one.ledger,
+                detail=f"the map says {one.described} bytes, but there are {one.counted}",
             )
 
 
@@ -372,15 +367,6 @@ def _place_of(log: LogFacts, ledger_id: int) -> int:
     )
     assert isinstance(log.header, entrylog_format.LogHeader)
     return next(holders, log.header.map_offset)
-
-
-def sizes_by_ledger(log: LogFacts) -> dict[int, int]:
-    """Return for each ledger the size of its records in the log, length words included."""
-    if not len(log.runs):
-        return {}
-    ledgers, begins = np.unique(log.runs["ledger"], return_index=True)
-    sizes = np.add.reduceat(log.runs["size"], begins)
-    return dict(zip(ledgers.tolist(), sizes.tolist(), strict=True))
 
 
 def _name(log: LogFacts) -> str:

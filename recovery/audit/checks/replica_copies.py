@@ -11,7 +11,6 @@ this module gives them their tables, states their order, and makes findings of t
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,24 +65,23 @@ _WHY_SURPLUS = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class StoreRuns:
-    """The runs of entries that one store holds."""
+class ComparedStore(NamedTuple):
+    """One of the stores that are compared."""
 
     name: str
     """The name of the store in the ensembles."""
     path: str
     """The path of the store in findings."""
-    runs: pa.Table
-    """Rows of `tables.RUNS`."""
     is_indexed: bool
 
 
 class ReplicaChecks:
-    """The checks of one comparison. `stores` has every store that an ensemble names."""
+    """The checks of one comparison. `stores` has every store that an ensemble names. The engine has their
+    runs as the table `runs`, with the columns of `tables.RUNS`.
+    """
 
     def __init__(
-        self, sql: SqlEngine, ensembles: Iterable[LedgerEnsembles], stores: Sequence[StoreRuns]
+        self, sql: SqlEngine, ensembles: Iterable[LedgerEnsembles], stores: Sequence[ComparedStore]
     ) -> None:
         self._sql = sql
         self._ensembles = {one.ledger_id: one for one in sorted(ensembles, key=lambda one: one.ledger_id)}
@@ -98,8 +96,6 @@ class ReplicaChecks:
         sql.put("members", tables.MEMBERS.whole(members))
         sql.put("numbers", tables.NUMBERS.whole((number,) for number in range(sizes)))
         sql.put("stores", tables.STORES.whole((one.name, one.is_indexed) for one in stores))
-        batches = [batch for one in stores for batch in one.runs.to_batches()]
-        sql.put("runs", tables.RUNS.joined(batches))
         self.take_entries((), {})
         self.take_progress({})
 

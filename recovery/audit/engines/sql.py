@@ -6,23 +6,40 @@ provides it: `div(a, b)` is the integer division.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import duckdb
+    import numpy as np
     import pyarrow as pa
+
+    Columns = Mapping[str, np.ndarray[Any, Any]]
 
 
 class SqlEngine(Protocol):
-    """Holds tables by name and executes queries over them."""
+    """Holds tables by name and executes queries over them, until it is closed or no longer used."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
     def put(self, name: str, table: pa.Table) -> None:
         """Make the table known by this name. It replaces an earlier one."""
+
+    def put_columns(self, name: str, columns: Columns) -> None:
+        """Make arrays of numbers or words known as a table. They must not change afterwards."""
 
     def define(self, name: str, query: str) -> None:
         """Make the result of the query known by this name. It replaces an earlier one."""
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return the result of a query. It has to be small, because it comes to this process."""
+
+    def arrays(self, query: str) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the result of a query as one array for each column."""
 
 
 class DuckSql:
@@ -34,24 +51,43 @@ class DuckSql:
         settings = {"threads": threads, "memory_limit": memory_max}
         chosen: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
         # Extensions would be fetched from the network.
-        self._connection = duckdb.connect(
+        connection = duckdb.connect(
             config={**chosen, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
+        self._open = [connection]
         self._connection.execute("CREATE MACRO div(a, b) AS a // b")
+        # A report keeps its engine. DuckDB complains about connections that live when the interpreter ends.
+        weakref.finalize(self, _close, self._open)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        _close(self._open)
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        return self._open[0]
 
     def put(self, name: str, table: pa.Table) -> None:
         self._connection.register(f"{name}_arrow", table)
         self.define(name, f"SELECT * FROM {name}_arrow")  # noqa: S608 - the names are our own
         self._connection.unregister(f"{name}_arrow")
 
+    def put_columns(self, name: str, columns: Columns) -> None:
+        # DuckDB reads the arrays where they are, so that the longest table of an audit is not copied.
+        self._connection.register(name, dict(columns))
+
     def define(self, name: str, query: str) -> None:
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(query).fetchall()
+
+    def arrays(self, query: str) -> dict[str, np.ndarray[Any, Any]]:
+        return dict(self._connection.execute(query).fetchnumpy())
+
+
+def _close(connections: list[duckdb.DuckDBPyConnection]) -> None:
+    while connections:
+        connections.pop().close()

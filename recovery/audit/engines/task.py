@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from recovery.audit.engines.sql import SqlEngine
 
@@ -88,8 +87,8 @@ class TaskEngine(Protocol):
         raised.
         """
 
-    def sql(self, rows: int) -> AbstractContextManager[SqlEngine]:
-        """Return an engine for queries over tables of so many rows. It is usable until the context ends."""
+    def sql(self, rows: int) -> SqlEngine:
+        """Return an engine for queries over tables of so many rows."""
 
 
 @dataclass(frozen=True, slots=True)

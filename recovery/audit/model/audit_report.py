@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.store_facts import DirectoryOwner, StoreFacts
+    from recovery.audit.model.store_tables import StoreTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ class StoreReport:
     checks: tuple[Check, ...] = ()
     live_sizes: Mapping[int, int] | None = None
     """For each entry log the size of the records that the index points at, or `None` without an index."""
+    tables: StoreTables | None = None
+    """The runs of the store. A report reads them as long as it has the engine for queries."""
     seconds: float = 0.0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from recovery.audit.model.runs import no_runs
@@ -94,6 +94,8 @@ class LogPart:
     unreadable: tuple[tuple[int, int], ...] = ()
     """The extents that the disk could not read. They were scanned as damage."""
     seconds: float = 0.0
+    number: int = 0
+    """Its number in the tables of an audit, see `Scanned`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,10 @@ class JournalPart:
     unreadable: tuple[tuple[int, int], ...] = ()
     """The extents that the disk could not read. They were scanned as damage."""
     seconds: float = 0.0
+    entries_before: int = 0
+    """The number of entries in the runs before the mark, `entries_after` of those from the mark on."""
+    entries_after: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,7 @@ class IndexPart:
     count: int = 0
     flaws: tuple[RowFlaw, ...] = ()
     seconds: float = 0.0
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -173,3 +180,43 @@ class BookieIndexPart:
     trouble: str = ""
     """Why the rows cannot be read, or an empty text."""
     seconds: float = 0.0
+    number: int = 0
+
+
+Part = LogPart | JournalPart | IndexPart | BookieIndexPart
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scanned:
+    """The result of a scan task, divided: the part without its runs, which is small, and the runs.
+
+    The runs go to the tables of the audit. Each row there has the number of its part, so that a part which is
+    read again replaces its rows. A journal has two numbers: its own for the entries from the mark on, and the
+    next one for those before the mark.
+    """
+
+    part: Part
+    rows: Mapping[int, Runs]
+    """The runs by number; empty if they are in the tables already."""
+
+    def whole(self) -> Part:
+        """Return the part with its runs."""
+        if isinstance(self.part, JournalPart):
+            after, before = self.rows[self.part.number], self.rows[self.part.number + 1]
+            return replace(self.part, after_mark=after, before_mark=before)
+        return replace(self.part, runs=self.rows[self.part.number])
+
+
+def split(part: Part, number: int) -> Scanned:
+    """Divide a part into what is small, and its runs."""
+    if isinstance(part, JournalPart):
+        light = replace(
+            part,
+            number=number,
+            entries_before=int(part.before_mark["count"].sum()),
+            entries_after=int(part.after_mark["count"].sum()),
+            before_mark=no_runs(),
+            after_mark=no_runs(),
+        )
+        return Scanned(light, {number: part.after_mark, number + 1: part.before_mark})
+    return Scanned(replace(part, number=number, runs=no_runs()), {number: part.runs})

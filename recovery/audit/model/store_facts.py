@@ -1,4 +1,4 @@
-"""Facts about one store's files: the input of the checks."""
+"""Facts about one store's files: the input of the checks, beside the tables of runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from recovery.audit.model.runs import no_runs
 from storage.entry.position import START
 from storage.entrylog.lineage import NoLineage
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from recovery.audit.findings.finding import Finding
-    from recovery.audit.model.runs import Runs
     from recovery.audit.model.scan_results import FlawAt, JournalPart, MapRecord, RowFlaw
     from storage.checkpoint.mark import LoadedMark
     from storage.entry.ledger_record import LedgerRecord
@@ -60,7 +58,6 @@ class LogFacts:
     """Whether a process may be writing to it, or was when it crashed, so that its end may be torn."""
     is_leftover: bool = False
     """Written by ledgerstore and not completed by a checkpoint, so that nothing in it counts."""
-    runs: Runs = field(default_factory=no_runs)
     records: int = 0
     size: int = 0
     reach: int = 0
@@ -79,7 +76,6 @@ class IndexFacts:
     """All results for an index of ledgerstore."""
 
     state: IndexState
-    runs: Runs = field(default_factory=no_runs)
     count: int = 0
     flaws: tuple[RowFlaw, ...] = ()
 
@@ -93,7 +89,6 @@ class IndexNotRead:
 class BookieIndexFacts:
     """All rows of a bookie's own index, except those of deleted ledgers."""
 
-    runs: Runs = field(default_factory=no_runs)
     count: int = 0
     invalid: int = 0
     is_changing: bool = False
@@ -130,6 +125,8 @@ class StoreFacts:
     """`None` if no bookie has kept an index in RocksDB here."""
     truncated_before: Mapping[int, int] = field(default_factory=dict)
     """For each ledger whose truncation the index has: the first entry that may have a place in it."""
+    void_in_index: frozenset[int] = frozenset()
+    """Ledgers that were deleted since the index was changed: its rows of them are void."""
     lineage: Lineage | NoLineage | Damaged = field(default_factory=NoLineage)
     """Which logs remain after others were removed. It is not older than the index."""
     inventory_findings: tuple[Finding, ...] = ()

@@ -7,11 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from recovery.audit.engines.task import UnreadFile
 from recovery.audit.findings.catalogue import KINDS
-from recovery.audit.model.runs import merged
 from recovery.audit.model.scan_results import BookieIndexPart, IndexPart, JournalPart, LogPart
 from recovery.audit.model.store_facts import (
     BookieIndexFacts,
@@ -21,19 +18,19 @@ from recovery.audit.model.store_facts import (
     StoreFacts,
     UnreadBookieIndex,
 )
+from recovery.audit.model.store_tables import BEFORE_MARK, BOOKIE_INDEX, INDEX, JOURNAL, LEFTOVER, LOG
 from recovery.audit.scan import entry_log_ranges
 from recovery.bookkeeper.rocksdb_index import UnreadIndex
 from storage.disk import filenames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from recovery.audit.findings.finding import Finding
+    from recovery.audit.model.scan_results import Part
     from recovery.audit.snapshot.inventory import LogFile, StoreInventory
     from storage.entry.read_result import Damaged
     from storage.index.port import NoIndex
-
-Part = LogPart | JournalPart | IndexPart | BookieIndexPart | UnreadFile
 
 
 @dataclass(slots=True)
@@ -46,9 +43,9 @@ class ScanResults:
     index: list[IndexPart] = field(default_factory=list)
     bookie_index: BookieIndexPart | None = None
     unread: list[UnreadFile] = field(default_factory=list)
-    _has_lost_index: bool = False
+    has_lost_index: bool = False
 
-    def take(self, part: Part) -> None:
+    def take(self, part: Part | UnreadFile) -> None:
         """Take a result. If a range was read twice from the same record on, the later result counts."""
         match part:
             case LogPart(log_id=log_id):
@@ -67,7 +64,7 @@ class ScanResults:
     def lose_index(self, unread: UnreadFile) -> None:
         """Note that the index cannot be judged, because a mismatched ledger could not be read."""
         self.unread.append(unread)
-        self._has_lost_index = True
+        self.has_lost_index = True
 
     def facts(self) -> StoreFacts:
         """Return the facts about the store as known now."""
@@ -85,9 +82,23 @@ class ScanResults:
             index=self._index(),
             bookie_index=self._bookie_index(),
             truncated_before=inventory.truncated_before,
+            void_in_index=inventory.deleted_since,
             lineage=inventory.lineage,
             inventory_findings=(*inventory.inventory_findings, *self._unreadable()),
         )
+
+    def parts(self) -> Iterator[tuple[int, str]]:
+        """Yield the numbers of the parts that count, each with the source of its runs."""
+        for log in self.inventory.logs:
+            for part in entry_log_ranges.stitch(self.body(log)).parts if log.log_id in self.logs else ():
+                yield part.number, LEFTOVER if log.is_leftover else LOG
+        for journal in self.journals.values():
+            yield journal.number, JOURNAL
+            yield journal.number + 1, BEFORE_MARK
+        if not self.has_lost_index:
+            yield from ((index.number, INDEX) for index in self.index)
+        if self.bookie_index is not None and not self.bookie_index.trouble:
+            yield self.bookie_index.number, BOOKIE_INDEX
 
     def body(self, log: LogFile) -> list[LogPart]:
         """Return the parts of the log up to its durable end."""
@@ -104,7 +115,6 @@ class ScanResults:
             limit=log.limit,
             is_active=log.is_active,
             is_leftover=log.is_leftover,
-            runs=whole.runs,
             records=whole.records,
             size=whole.size + sum(part.size for part in after),
             reach=whole.exit,
@@ -117,20 +127,18 @@ class ScanResults:
 
     def _index(self) -> IndexFacts | NoIndex | Damaged | IndexNotRead:
         inventory = self.inventory
-        if self._has_lost_index:
+        if self.has_lost_index:
             return IndexNotRead()
         if not isinstance(inventory.index, Path):
             return inventory.index
         assert inventory.index_state is not None, "an index that was copied has a state"
-        runs = merged(part.runs for part in self.index)
-        flaws = tuple(chain.from_iterable(part.flaws for part in self.index))
-        count = sum(part.count for part in self.index)
-        if inventory.deleted_since:
-            is_dead = np.isin(runs["ledger"], sorted(inventory.deleted_since))
-            count -= int(runs["count"][is_dead].sum())
-            runs = runs[~is_dead]
-            flaws = tuple(flaw for flaw in flaws if flaw.ledger_id not in inventory.deleted_since)
-        return IndexFacts(inventory.index_state, runs, count, flaws)
+        void = inventory.deleted_since
+        flaws = (flaw for flaw in chain.from_iterable(part.flaws for part in self.index))
+        return IndexFacts(
+            inventory.index_state,
+            sum(part.count for part in self.index),
+            tuple(flaw for flaw in flaws if flaw.ledger_id not in void),
+        )
 
     def _bookie_index(self) -> BookieIndexFacts | UnreadBookieIndex | None:
         copied, part = self.inventory.bookie_index, self.bookie_index
@@ -140,9 +148,7 @@ class ScanResults:
             return None
         if part.trouble:
             return UnreadBookieIndex(part.trouble, is_damaged=True)
-        return BookieIndexFacts(
-            runs=part.runs, count=part.count, invalid=part.invalid, is_changing=self.inventory.is_live
-        )
+        return BookieIndexFacts(count=part.count, invalid=part.invalid, is_changing=self.inventory.is_live)
 
     def _unreadable(self) -> Iterable[Finding]:
         # Each range of a log that cannot be opened says so.

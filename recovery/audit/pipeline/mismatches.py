@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recovery.audit.checks import index_match, log_order
+from recovery.audit.checks import log_order
 from recovery.audit.checks.entry_compare import StoreComparison
 from recovery.audit.checks.index_rules import MismatchedEntries
 from recovery.audit.engines.task import TolerantTask, UnreadFile
@@ -26,8 +26,9 @@ from recovery.audit.scan.window_sums import SumIndexWindows, SumLogWindows
 from storage.entrylog.format import HEADER_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from recovery.audit.checks.store_checks import StoreChecks
     from recovery.audit.engines.task import AuditTask
     from recovery.audit.model.store_facts import StoreFacts
     from recovery.audit.model.windows import Sums, WindowSet
@@ -44,10 +45,14 @@ def compare(
     inventories: Sequence[StoreInventory],
     results: Sequence[ScanResults],
     facts: Sequence[StoreFacts],
+    checks: StoreChecks,
     run: Run,
 ) -> list[StoreComparison]:
     """Compare what logs and indexes have of the mismatched ledgers. `run` executes tasks as a named stage."""
-    stores = [_MismatchedLedgers(*one) for one in zip(inventories, results, facts, strict=True)]
+    counts, logs, sizes = checks.mismatched(), checks.mismatched_logs(), checks.log_sizes()
+    comparisons = [StoreComparison(*one) for one in zip(facts, sizes, strict=True)]
+    each = zip(inventories, results, facts, counts, logs, comparisons, strict=True)
+    stores = [_MismatchedLedgers(*one) for one in each]
     many = [one for one in stores if one.count > TOGETHER_MAX]
     _run(run, "narrowing", [(one, task) for one in many for task in one.window_sum_tasks()])
     for portion in _rounds(stores):
@@ -93,13 +98,23 @@ def _rounds(stores: Iterable[_MismatchedLedgers]) -> Iterator[list[_Comparison]]
 class _MismatchedLedgers:
     """The mismatched ledgers of one store."""
 
-    def __init__(self, inventory: StoreInventory, results: ScanResults, facts: StoreFacts) -> None:
+    def __init__(
+        self,
+        inventory: StoreInventory,
+        results: ScanResults,
+        facts: StoreFacts,
+        counts: Mapping[int, int],
+        logs: Mapping[int, frozenset[int]],
+        comparison: StoreComparison,
+    ) -> None:
+        """`counts` has the number of entries and rows of each mismatched ledger, `logs` where they are."""
         self._inventory = inventory
         self._results = results
         self._facts = facts
-        self._ledgers = index_match.mismatched_ledgers(facts)
-        self.count = _count(facts, self._ledgers)
-        self.comparison = StoreComparison(facts)
+        self._ledgers = frozenset(counts)
+        self._ledgers_in = logs
+        self.count = sum(counts.values())
+        self.comparison = comparison
         self._found: dict[type, list[Any]] = {}
 
     # ── tasks ────────────────────────────────────────────────────────────────────────────────────────
@@ -113,8 +128,8 @@ class _MismatchedLedgers:
     def _logs(self) -> Iterator[ReadLogEntries]:
         paths = {log.log_id: log.path for log in self._inventory.logs}
         for log in self._facts.logs:
-            there = self._ledgers & set(np.unique(log.runs["ledger"]).tolist())
-            if there and not log.is_leftover:
+            there = self._ledgers_in.get(log.log_id)
+            if there:
                 end = log.file_size if log.limit is None else min(log.limit, log.file_size)
                 yield ReadLogEntries(
                     paths[log.log_id], log.log_id, HEADER_SIZE, end, there, self._inventory.policy
@@ -173,13 +188,3 @@ class _MismatchedLedgers:
         # The places of a ledger that was deleted since the index was changed are void, as in its runs.
         void = np.isin(rows["ledger"], sorted(self._inventory.deleted_since))
         self.comparison.take(MismatchedEntries(entries, rows[~void]))
-
-
-def _count(facts: StoreFacts, ledgers: frozenset[int]) -> int:
-    """Return the number of entries and rows of these ledgers."""
-    if not ledgers:
-        return 0
-    assert isinstance(facts.index, IndexFacts), "only a store with an index has mismatched ledgers"
-    runs = [facts.index.runs, *(log.runs for log in facts.logs)]
-    wanted = np.array(sorted(ledgers), dtype=np.int64)
-    return sum(int(some["count"][np.isin(some["ledger"], wanted)].sum()) for some in runs)

@@ -7,23 +7,24 @@ without it: the entries are unverified, and the wrong password is reported once 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recovery.audit.checks.texts import text
 from recovery.audit.digests.policy import DigestPolicy
-from recovery.audit.model.runs import no_runs
 from recovery.audit.pipeline.run_audit import run_audit
 from storage.entry.digest import master_key
 from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Mapping
 
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.audit_report import AuditReport
-    from recovery.audit.model.runs import Runs
     from recovery.audit.model.store_facts import StoreFacts
     from recovery.audit.pipeline.request import AuditRequest
 
@@ -43,7 +44,7 @@ def repeat_without_wrong_passwords(
 ) -> AuditReport:
     """Call `audit_with`, and a second time without the wrong passwords if there are any."""
     report = audit_with(policy)
-    wrong = ledgers_with_wrong_password([store.facts for store in report.stores], policy)
+    wrong = ledgers_with_wrong_password(report, policy)
     if not wrong:
         return report
     again = _with_the_reason(audit_with(_without(report, policy, wrong)), wrong)
@@ -69,47 +70,50 @@ def _with_the_reason(report: AuditReport, wrong: frozenset[int]) -> AuditReport:
     return replace(report, stores=stores, findings=corrected(report.findings))
 
 
-def ledgers_with_wrong_password(stores: list[StoreFacts], policy: DigestPolicy) -> frozenset[int]:
-    """Return the ledgers with MAC digests for which a wrong password was given."""
+def ledgers_with_wrong_password(report: AuditReport, policy: DigestPolicy) -> frozenset[int]:
+    """Return the ledgers with MAC digests for which a wrong password was given.
+
+    A password is compared with the master key in ledger metadata or a journal. Without a master key the
+    entries decide.
+    """
+    stores = [store.facts for store in report.stores]
     given = ((ledger, policy.password_of(ledger)) for ledger in _protected(stores))
-    return frozenset(
-        ledger for ledger, password in given if password is not None and not _fits(stores, ledger, password)
-    )
+    keys = _keys(stores)
+    wrong, unknown = set[int](), set[int]()
+    for ledger, password in given:
+        if password is not None and ledger not in keys:
+            unknown.add(ledger)
+        elif password is not None and master_key(password) not in keys[ledger]:
+            wrong.add(ledger)
+    return frozenset(wrong | _unreadable(report, unknown))
 
 
-def _fits(stores: list[StoreFacts], ledger: int, password: bytes) -> bool:
-    """Compare with the master key in ledger metadata or a journal. Without a master key the entries
-    decide.
-    """
-    keys = set(_keys(stores, ledger))
-    return master_key(password) in keys if keys else _verifies_any(stores, ledger)
-
-
-def _keys(stores: list[StoreFacts], ledger: int) -> Iterator[bytes]:
+def _keys(stores: list[StoreFacts]) -> Mapping[int, set[bytes]]:
+    """Return the master keys of each ledger that are in metadata or journals."""
+    keys: defaultdict[int, set[bytes]] = defaultdict(set)
     for facts in stores:
-        row = facts.rows.get(ledger)
-        if row is not None and row.master_key is not None:
-            yield row.master_key
-        about_ledger = (
-            fact for journal in facts.journals for fact in journal.facts if fact.ledger_id == ledger
-        )
-        yield from (fact.master_key for fact in about_ledger if fact.master_key is not None)
+        for row in facts.rows.values():
+            if row.master_key is not None:
+                keys[row.ledger_id].add(row.master_key)
+        for fact in chain.from_iterable(journal.facts for journal in facts.journals):
+            if fact.master_key is not None:
+                keys[fact.ledger_id].add(fact.master_key)
+    return keys
 
 
-def _verifies_any(stores: list[StoreFacts], ledger: int) -> bool:
-    """Return whether an entry verifies. Entries in sealed groups of a journal were not verified, so logs
-    count first.
+def _unreadable(report: AuditReport, ledgers: set[int]) -> set[int]:
+    """Return those of the ledgers of which no entry verifies. Entries in sealed groups of a journal were not
+    verified, so logs count first.
     """
-    logs = [_of(log.runs, ledger) for facts in stores for log in facts.logs]
-    journals = [_of(journal.before_mark, ledger) for facts in stores for journal in facts.journals]
-    journals += [_of(journal.after_mark, ledger) for facts in stores for journal in facts.journals]
-    runs = np.concatenate(logs) if any(len(one) for one in logs) else np.concatenate([no_runs(), *journals])
-    return not len(runs) or bool((runs["count"] > runs["bad"]).any())
-
-
-def _of(runs: Runs, ledger: int) -> Runs:
-    some: Runs = runs[runs["ledger"] == ledger]
-    return some
+    sql = next((store.tables.sql for store in report.stores if store.tables is not None), None)
+    if not ledgers or sql is None:
+        return set()
+    sql.put_columns("asked_ledgers", {"ledger": np.array(sorted(ledgers), dtype=np.int64)})
+    return {
+        ledger
+        for ledger, logged, in_logs, journaled, in_journals in sql.rows(text("readable"))
+        if (in_logs == 0 if logged else journaled and in_journals == 0)
+    }
 
 
 def _protected(stores: list[StoreFacts]) -> frozenset[int]:

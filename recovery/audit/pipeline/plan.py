@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recovery.audit.engines.task import TolerantTask
 from recovery.audit.scan import entry_log_ranges
 from recovery.audit.scan.bookie_index import ScanBookieIndex
 from recovery.audit.scan.entry_log import ScanLog
@@ -16,9 +14,10 @@ from storage.entrylog.format import HEADER_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
     from recovery.audit.digests.policy import DigestPolicy
+    from recovery.audit.engines.task import AuditTask
+    from recovery.audit.model.scan_results import Part
     from recovery.audit.snapshot.inventory import JournalFile, LogFile, StoreInventory
 
 
@@ -28,33 +27,20 @@ RANGE_MIN = 256 << 20
 _TASKS_FOR_EACH = 2
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedTask:
-    """A task, and the number of its store."""
-
-    store: int
-    task: TolerantTask[Any]
-
-
 def plan(
     inventories: Sequence[StoreInventory], steps: Sequence[Mapping[int, int]], jobs: int
-) -> list[PlannedTask]:
-    """Return tasks for everything that the stores hold."""
+) -> Iterator[tuple[int, AuditTask[Part]]]:
+    """Yield scans of everything that the stores hold, each with the number of its store."""
     logs = sum(len(inventory.logs) for inventory in inventories)
     pieces = max(1, -(-_TASKS_FOR_EACH * jobs // max(1, logs)))
-    planned = []
     for store, (inventory, striped) in enumerate(zip(inventories, steps, strict=True)):
         for log in inventory.logs:
-            planned += [
-                PlannedTask(store, TolerantTask(one))
-                for one in log_tasks(log, inventory.policy, striped, pieces)
-            ]
+            for task in log_tasks(log, inventory.policy, striped, pieces):
+                yield store, task
         for journal in inventory.journals:
-            planned.append(
-                PlannedTask(store, TolerantTask(journal_task(journal, inventory, inventory.policy, striped)))
-            )
-        planned += [PlannedTask(store, TolerantTask(one)) for one in _index_tasks(inventory, striped, jobs)]
-    return planned
+            yield store, journal_task(journal, inventory, inventory.policy, striped)
+        for one in _index_tasks(inventory, striped, jobs):
+            yield store, one
 
 
 def log_tasks(log: LogFile, policy: DigestPolicy, steps: Mapping[int, int], pieces: int) -> list[ScanLog]:

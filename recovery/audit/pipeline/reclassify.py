@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recovery.audit.model.scan_results import FlawKind
+from recovery.audit.checks.texts import text
+from recovery.audit.model.scan_results import FlawKind, JournalPart, LogPart
 from storage.entry.model import DigestType
 from storage.entry.read_result import Damaged, Torn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from recovery.audit.model.runs import Runs
-    from recovery.audit.model.scan_results import FlawAt, LogPart
+    from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.pipeline.merge import ScanResults
 
 _VERIFIED_VOTES = 16
@@ -49,46 +50,68 @@ class _LedgerEvidence:
     is_doubted: bool
 
 
-def reclassify(results: ScanResults) -> Reclassification:
-    """Return what has to be read again, and with which types."""
-    logs = [
-        (part, list(_evidence(part.runs, part.types, part.unverified, part.flaws))) for part in _logs(results)
+def reclassify(results: ScanResults, sql: Callable[[], SqlEngine]) -> Reclassification:
+    """Return what has to be read again, and with which types. `sql` has the runs of all parts."""
+    parts: list[LogPart | JournalPart] = [
+        *chain.from_iterable(results.logs.values()),
+        *results.journals.values(),
     ]
-    journals = [
-        (part.journal_id, list(_evidence(runs, part.types, part.unverified, part.flaws)))
-        for part in results.journals.values()
-        for runs in (np.concatenate([part.before_mark, part.after_mark]),)
-    ]
-    types = _decided([one for _, evidence in (*logs, *journals) for one in evidence])
+    doubted = {part.number: _doubted(part) for part in parts}
+    asked = {ledger for part in parts for ledger in (*part.types, *part.unverified, *doubted[part.number])}
+    if not asked:
+        # Every ledger has CRC-32C digests everywhere, and no entry is unverified.
+        return Reclassification({}, (), frozenset())
+    good = _good_entries(sql(), asked)
+    evidence = {
+        part.number: [
+            _LedgerEvidence(
+                ledger,
+                part.types.get(ledger, DigestType.CRC32C),
+                max(0, count - part.unverified.get(ledger, 0)),
+                part.unverified.get(ledger, 0),
+                ledger in doubted[part.number],
+            )
+            for ledger, count in good.get(part.number, ())
+        ]
+        for part in parts
+    }
+    types = _decided(list(chain.from_iterable(evidence.values())))
+    wrong = [part for part in parts if _is_wrong(part, evidence[part.number], types)]
+    if wrong:
+        types = dict.fromkeys(_known_ledgers(sql(), parts), DigestType.CRC32C) | types
     return Reclassification(
         types,
-        tuple(
-            part
-            for part, evidence in logs
-            if any(_differs(one, types) for one in evidence) or _may_find_more(part, evidence, types)
-        ),
-        frozenset(number for number, evidence in journals if any(_differs(one, types) for one in evidence)),
+        tuple(part for part in wrong if isinstance(part, LogPart)),
+        frozenset(part.journal_id for part in wrong if isinstance(part, JournalPart)),
     )
 
 
-def _logs(results: ScanResults) -> Iterator[LogPart]:
-    for parts in results.logs.values():
-        yield from parts
+def _is_wrong(
+    part: LogPart | JournalPart, evidence: list[_LedgerEvidence], types: Mapping[int, DigestType]
+) -> bool:
+    if any(_differs(one, types) for one in evidence):
+        return True
+    return isinstance(part, LogPart) and _may_find_more(part, evidence, types)
 
 
-def _evidence(
-    runs: Runs, types: Mapping[int, DigestType], unverified: Mapping[int, int], flaws: tuple[FlawAt, ...]
-) -> Iterator[_LedgerEvidence]:
-    doubted = {flaw.ledger_id for flaw in flaws if flaw.kind is FlawKind.DOUBT}
-    runs = runs[np.argsort(runs["ledger"], kind="stable")]
-    ledgers, begins = np.unique(runs["ledger"], return_index=True)
-    if not len(ledgers):
-        return
-    good = np.add.reduceat(runs["count"] - runs["bad"], begins)
-    for ledger_id, count in zip(ledgers.tolist(), good.tolist(), strict=True):
-        unproven = unverified.get(ledger_id, 0)
-        kind = types.get(ledger_id, DigestType.CRC32C)
-        yield _LedgerEvidence(ledger_id, kind, max(0, count - unproven), unproven, ledger_id in doubted)
+def _doubted(part: LogPart | JournalPart) -> set[int]:
+    some = (flaw.ledger_id for flaw in part.flaws if flaw.kind is FlawKind.DOUBT)
+    return {ledger for ledger in some if ledger is not None}
+
+
+def _good_entries(sql: SqlEngine, ledgers: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
+    """Return for each part the ledgers among these that it has, each with the number of entries without a
+    wrong digest.
+    """
+    sql.put_columns("asked_ledgers", {"ledger": np.array(sorted(ledgers), dtype=np.int64)})
+    rows = groupby(sql.rows(text("evidence")), lambda row: row[0])
+    return {part: [(ledger, good) for _, ledger, good in some] for part, some in rows}
+
+
+def _known_ledgers(sql: SqlEngine, parts: Iterable[LogPart | JournalPart]) -> list[int]:
+    numbers = [number for part in parts for number in (part.number, part.number + 1)]
+    sql.put_columns("asked_parts", {"part": np.array(numbers, dtype=np.int64)})
+    return [ledger for (ledger,) in sql.rows(text("known_ledgers"))]
 
 
 def _decided(evidence: list[_LedgerEvidence]) -> dict[int, DigestType]:

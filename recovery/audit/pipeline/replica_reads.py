@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recovery.audit.checks.texts import text
+from recovery.audit.model.store_tables import JOURNAL, LOG
 from recovery.audit.scan.index_entries import ReadIndexRows
 from recovery.audit.scan.journal_entries import ReadJournalEntries
 from recovery.audit.scan.log_entries import ReadLogEntries
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.checks.replica_entries import EntryCopy
     from recovery.audit.digests.policy import DigestPolicy
+    from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.engines.task import AuditTask
     from recovery.audit.model.scan_results import JournalPart
     from recovery.audit.model.store_facts import LogFacts, StoreFacts
@@ -36,11 +41,26 @@ class ScannedStore:
     """One store that was scanned, and its name in the ensembles."""
 
     name: str
+    number: int
+    """Its number in the tables of the audit."""
     inventory: StoreInventory
     facts: StoreFacts
 
 
-def read_tasks(store: ScannedStore, ledgers: frozenset[int]) -> Iterator[AuditTask[Any]]:
+HeldLedgers = Mapping[tuple[int, str, int], frozenset[int]]
+"""By the number of a store, source and file: which of some ledgers are there."""
+
+
+def held_ledgers(sql: SqlEngine, ledgers: frozenset[int]) -> HeldLedgers:
+    """Return in which logs and journals these ledgers have entries."""
+    sql.put_columns("asked_ledgers", {"ledger": np.array(sorted(ledgers), dtype=np.int64)})
+    found: defaultdict[tuple[int, str, int], set[int]] = defaultdict(set)
+    for store, source, file, ledger in sql.rows(text("ledgers_of_files")):
+        found[store, source, file].add(ledger)
+    return {key: frozenset(some) for key, some in found.items()}
+
+
+def read_tasks(store: ScannedStore, ledgers: frozenset[int], held: HeldLedgers) -> Iterator[AuditTask[Any]]:
     """Yield tasks that read every entry of these ledgers in one store."""
     inventory, facts = store.inventory, store.facts
     # The scan of all entries has found out the digest types.
@@ -48,13 +68,13 @@ def read_tasks(store: ScannedStore, ledgers: frozenset[int]) -> Iterator[AuditTa
     policy = replace(inventory.policy, declared={**inventory.policy.declared, **types})
     logs = {log.log_id: log for log in inventory.logs}
     for log in facts.logs:
-        there = ledgers & frozenset(np.unique(log.runs["ledger"]).tolist())
-        if there and not log.is_leftover:
+        there = held.get((store.number, LOG, log.log_id))
+        if there:
             end = log.file_size if log.limit is None else min(log.limit, log.file_size)
             yield ReadLogEntries(logs[log.log_id].path, log.log_id, HEADER_SIZE, end, there, policy)
     journals = {journal.journal_id: journal for journal in inventory.journals}
     for part in facts.journals:
-        there = ledgers & frozenset(np.unique(part.after_mark["ledger"]).tolist())
+        there = held.get((store.number, JOURNAL, part.journal_id))
         if there:
             yield _journal_task(journals[part.journal_id], part, facts, there, policy)
     if isinstance(inventory.index, Path):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recovery.audit.checks import replica_entries
-from recovery.audit.checks.replica_copies import ReplicaChecks, StoreRuns
+from recovery.audit.checks.replica_copies import ComparedStore, ReplicaChecks
 from recovery.audit.checks.replica_entries import (
     COPY,
     ReplicaStore,
@@ -27,14 +27,14 @@ from recovery.audit.checks.replica_entries import (
     readable,
     runs_of,
 )
+from recovery.audit.checks.texts import text
 from recovery.audit.engines.task import TolerantTask, UnreadFile
 from recovery.audit.findings.finding import order
-from recovery.audit.model import tables
 from recovery.audit.model.audit_report import ReplicaReport
 from recovery.audit.model.ensemble import LedgerProgress
 from recovery.audit.model.entry_columns import no_entries, no_rows
 from recovery.audit.model.store_facts import IndexFacts
-from recovery.audit.pipeline.replica_reads import CopyFiles, ScannedStore, read_tasks
+from recovery.audit.pipeline.replica_reads import CopyFiles, ScannedStore, held_ledgers, read_tasks
 from recovery.audit.scan.index_entries import ReadIndexRows
 from recovery.audit.scan.journal_entries import ReadJournalEntries
 from recovery.audit.scan.log_entries import ReadLogEntries
@@ -42,7 +42,6 @@ from storage.entry import format as entry_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from recovery.audit.checks.replica_entries import Copies
     from recovery.audit.engines.sql import SqlEngine
@@ -51,39 +50,40 @@ if TYPE_CHECKING:
     from recovery.audit.model.ensemble import LedgerEnsembles
     from recovery.audit.pipeline.ensemble_file import Replicas
 
-    OpenSql = Callable[[int], AbstractContextManager[SqlEngine]]
     Run = Callable[[str, Sequence[AuditTask[Any]]], Iterator[tuple[int, Any]]]
 
 
-def compare(replicas: Replicas, stores: Sequence[ScannedStore], run: Run, sql: OpenSql) -> ReplicaReport:
-    """Compare `stores`, in the order in which they were scanned. `run` executes tasks as a named stage."""
+def compare(replicas: Replicas, stores: Sequence[ScannedStore], run: Run, sql: SqlEngine) -> ReplicaReport:
+    """Compare `stores`, in the order in which they were scanned. `run` executes tasks as a named stage, and
+    `sql` has the runs of all stores.
+    """
     missing = replicas.stores.keys() - {store.name for store in stores}
     if missing:
         raise ValueError(f"not scanned: {', '.join(sorted(missing))}")
-    held = [store_runs(store) for store in stores]
-    with sql(sum(one.runs.num_rows for one in held)) as engine:
-        checks = ReplicaChecks(engine, replicas.ledgers, held)
-        return _ReplicaComparison(replicas, stores, run, checks).report()
-
-
-def store_runs(store: ScannedStore) -> StoreRuns:
-    """Return the runs of a store that count when it is compared."""
-    facts = store.facts
-    batches = [tables.runs_batch(store.name, "log", log.runs) for log in facts.logs if not log.is_leftover]
-    batches += [tables.runs_batch(store.name, "journal", part.after_mark) for part in facts.journals]
-    is_indexed = isinstance(facts.index, IndexFacts)
-    if isinstance(facts.index, IndexFacts):
-        batches.append(tables.runs_batch(store.name, "index", facts.index.runs))
-    return StoreRuns(
-        name=store.name, path=facts.store, runs=tables.RUNS.joined(batches), is_indexed=is_indexed
-    )
+    names = {
+        "number": np.array([store.number for store in stores], dtype=np.int64),
+        "store": np.array([store.name for store in stores], dtype=object),
+    }
+    sql.put_columns("compared_stores", names)
+    sql.define("runs", text("runs"))
+    compared = [
+        ComparedStore(store.name, store.facts.store, isinstance(store.facts.index, IndexFacts))
+        for store in stores
+    ]
+    checks = ReplicaChecks(sql, replicas.ledgers, compared)
+    return _ReplicaComparison(replicas, stores, run, checks, sql).report()
 
 
 class _ReplicaComparison:
     """One comparison."""
 
     def __init__(
-        self, replicas: Replicas, stores: Sequence[ScannedStore], run: Run, checks: ReplicaChecks
+        self,
+        replicas: Replicas,
+        stores: Sequence[ScannedStore],
+        run: Run,
+        checks: ReplicaChecks,
+        sql: SqlEngine,
     ) -> None:
         self._replicas = replicas
         self._ensembles: Sequence[LedgerEnsembles] = replicas.ledgers
@@ -91,6 +91,7 @@ class _ReplicaComparison:
         self._stores = stores
         self._run = run
         self._checks = checks
+        self._sql = sql
         self._not_covered = [*replicas.notes, *self._unnamed()]
 
     def report(self) -> ReplicaReport:
@@ -128,10 +129,11 @@ class _ReplicaComparison:
 
     def _read_copies(self, to_read: frozenset[int]) -> list[Copies]:
         """Return what each store serves of these ledgers, entry by entry."""
+        held = held_ledgers(self._sql, to_read) if to_read else {}
         tasks = [
             (number, one)
             for number, store in enumerate(self._stores)
-            for one in (read_tasks(store, to_read) if to_read else ())
+            for one in (read_tasks(store, to_read, held) if to_read else ())
         ]
         found: defaultdict[tuple[int, type], list[Any]] = defaultdict(list)
         for at, part in self._run("comparing replicas", [TolerantTask(task) for _, task in tasks]):

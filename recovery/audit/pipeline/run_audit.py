@@ -73,7 +73,7 @@ def _scan(
 
 def _judged(scanned: StoreScan) -> StoreReport:
     inventory, facts = scanned.inventory, scanned.facts
-    found = about_part(all_rules.findings(facts, scanned.compared), inventory.part)
+    found = about_part(all_rules.findings(facts, scanned.answers, scanned.compared), inventory.part)
     return StoreReport(
         store=inventory.store,
         owner=inventory.owner,
@@ -84,6 +84,7 @@ def _judged(scanned: StoreScan) -> StoreReport:
         coverage=_coverage(scanned),
         checks=checks_of_part(checks(facts, found), inventory.part),
         live_sizes=scanned.compared.live,
+        tables=scanned.tables,
         seconds=scanned.seconds,
     )
 

@@ -9,9 +9,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from recovery.audit.cache.part_identity import log_owners
-from recovery.audit.engines.task import TolerantTask
+from recovery.audit.checks.store_checks import StoreChecks
 from recovery.audit.findings.catalogue import KINDS
+from recovery.audit.model.store_facts import IndexFacts
+from recovery.audit.model.store_tables import StoreTables
 from recovery.audit.pipeline import ensemble_file, mismatches
+from recovery.audit.pipeline.audit_tables import AuditTables
 from recovery.audit.pipeline.merge import ScanResults
 from recovery.audit.pipeline.plan import journal_task, plan
 from recovery.audit.pipeline.reclassify import reclassify
@@ -28,14 +31,17 @@ from storage.disk.posix import PosixDirectory
 from storage.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import ExitStack
 
     from recovery.audit.cache.engine import CachingEngine
     from recovery.audit.checks.entry_compare import CompareResult
+    from recovery.audit.checks.store_checks import StoreAnswers
     from recovery.audit.engines.progress import ProgressMeter
+    from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.engines.task import AuditTask
     from recovery.audit.model.audit_report import ReplicaReport
+    from recovery.audit.model.scan_results import Part
     from recovery.audit.model.store_facts import StoreFacts
     from recovery.audit.pipeline.request import AuditRequest
     from recovery.audit.snapshot.inventory import StoreInventory
@@ -49,6 +55,8 @@ class StoreScan:
     results: ScanResults
     facts: StoreFacts
     compared: CompareResult
+    answers: StoreAnswers
+    tables: StoreTables
     not_covered: tuple[str, ...]
     seconds: float
 
@@ -63,6 +71,7 @@ class ScanJob:
         self._results = [ScanResults(inventory) for inventory in self._inventories]
         self._caching_engine = _caching_engine(request, self._inventories)
         self._engine = self._caching_engine or request.engine
+        self._tables = AuditTables(self._engine)
 
     def run(self) -> tuple[list[StoreScan], ReplicaReport | None]:
         """Return what is known of each store, and the result of comparing replicas."""
@@ -70,17 +79,37 @@ class ScanJob:
         self._read()
         self._stitch()
         self._retype()
-        facts = [results.facts() for results in self._results]
-        comparisons = mismatches.compare(self._inventories, self._results, facts, self._run)
-        # Again, because something that was read twice may have been readable only once.
-        facts = [results.facts() for results in self._results]
+        facts, checks = self._settle()
+        comparisons = mismatches.compare(self._inventories, self._results, facts, checks, self._run)
+        if any(results.has_lost_index for results in self._results):
+            facts, checks = self._settle()
         compared = [one.ended(found) for one, found in zip(comparisons, facts, strict=True)]
-        replicas = self._compare(facts)
-        notes = self._finish_cache()
-        seconds = time.monotonic() - clock
-        scanned_stores = zip(self._inventories, self._results, facts, compared, strict=True)
-        scanned = [StoreScan(*one, (*one[0].not_covered, *notes), seconds) for one in scanned_stores]
+        replicas, answers = self._compare(facts, checks.sql), checks.answers()
+        notes, seconds = self._finish_cache(), time.monotonic() - clock
+        scanned = [
+            StoreScan(
+                inventory=inventory,
+                results=self._results[store],
+                facts=facts[store],
+                compared=compared[store],
+                answers=answers[store],
+                tables=StoreTables(checks.sql, store),
+                not_covered=(*inventory.not_covered, *notes),
+                seconds=seconds,
+            )
+            for store, inventory in enumerate(self._inventories)
+        ]
         return scanned, replicas
+
+    def _settle(self) -> tuple[list[StoreFacts], StoreChecks]:
+        """Return what is known of each store, and the checks of its runs."""
+        facts = [results.facts() for results in self._results]
+        checks = StoreChecks(self._tables.choose(self._results), facts)
+        for store, void in checks.void_rows() if any(one.void_in_index for one in facts) else ():
+            index = facts[store].index
+            if isinstance(index, IndexFacts):
+                facts[store] = replace(facts[store], index=replace(index, count=index.count - void))
+        return facts, checks
 
     def _finish_cache(self) -> list[str]:
         if self._caching_engine is None:
@@ -152,10 +181,15 @@ class ScanJob:
                 self._meter.reuse(self._caching_engine.reused_bytes)
             yield done.number, done.part
 
+    def _scan(self, stage: str, scans: Iterable[tuple[int, AuditTask[Part]]]) -> None:
+        """Scan parts of stores, each given with the number of its store."""
+        tasks = [self._tables.task(store, scan) for store, scan in scans]
+        for number, found in self._run(stage, tasks):
+            self._results[tasks[number].store].take(self._tables.take(found))
+
     def _read(self) -> None:
-        planned = plan(self._inventories, [self._steps(one) for one in self._inventories], self._request.jobs)
-        for number, part in self._run("reading", [one.task for one in planned]):
-            self._results[planned[number].store].take(part)
+        steps = [self._steps(one) for one in self._inventories]
+        self._scan("reading", plan(self._inventories, steps, self._request.jobs))
 
     def _stitch(self) -> None:
         """Read ranges again that began at a wrong guess, until each begins where the one before it ends."""
@@ -165,8 +199,7 @@ class ScanJob:
             for log in results.inventory.logs
             for task in self._broken(store, log.log_id)
         ]:
-            for number, part in self._run("reading again", [TolerantTask(task) for _, task in again]):
-                self._results[again[number][0]].take(part)
+            self._scan("reading again", again)
 
     def _broken(self, store: int, log_id: int) -> list[ScanLog]:
         results = self._results[store]
@@ -180,12 +213,12 @@ class ScanJob:
 
     def _retype(self) -> None:
         """Read again what was verified with another type than the rest of its ledger shows."""
-        again: list[tuple[int, Any]] = []
+        again: list[tuple[int, AuditTask[Part]]] = []
         for store, results in enumerate(self._results):
             inventory = results.inventory
             if inventory.policy.presumed is not None:
                 continue
-            reclassified = reclassify(results)
+            reclassified = reclassify(results, self._tables.sql)
             policy = replace(inventory.policy, declared={**inventory.policy.declared, **reclassified.types})
             logs = {log.log_id: log for log in inventory.logs}
             for part in reclassified.logs:
@@ -198,10 +231,9 @@ class ScanJob:
                 for journal in inventory.journals
                 if journal.journal_id in reclassified.journals
             ]
-        for number, part in self._run("reading again", [TolerantTask(task) for _, task in again]):
-            self._results[again[number][0]].take(part)
+        self._scan("reading again", again)
 
-    def _compare(self, facts: Sequence[StoreFacts]) -> ReplicaReport | None:
+    def _compare(self, facts: Sequence[StoreFacts], sql: SqlEngine) -> ReplicaReport | None:
         replicas = self._request.replicas
         if replicas is None:
             return None
@@ -209,11 +241,11 @@ class ScanJob:
 
         by_path = {path: name for name, path in replicas.stores.items()}
         scanned_stores = [
-            ScannedStore(by_path[inventory.store], inventory, found)
-            for inventory, found in zip(self._inventories, facts, strict=True)
+            ScannedStore(by_path[inventory.store], number, inventory, found)
+            for number, (inventory, found) in enumerate(zip(self._inventories, facts, strict=True))
             if inventory.store in by_path
         ]
-        return compare(replicas, scanned_stores, self._run, self._engine.sql)
+        return compare(replicas, scanned_stores, self._run, sql)
 
 
 def _paths(request: AuditRequest) -> list[str]:

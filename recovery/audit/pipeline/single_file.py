@@ -13,13 +13,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from recovery.audit.checks import all_rules
-from recovery.audit.checks.entry_compare import compare_all
+from recovery.audit.checks.entry_compare import CompareResult
+from recovery.audit.checks.store_checks import StoreChecks
+from recovery.audit.engines.local import Serial
 from recovery.audit.engines.progress import AuditProgress
-from recovery.audit.engines.task import ReadThrottle, TolerantTask
+from recovery.audit.engines.task import ReadThrottle
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.findings.finding import Severity, order
 from recovery.audit.model.audit_report import AuditReport, ReadCoverage, StoreReport
 from recovery.audit.model.store_facts import DirectoryOwner, IndexNotRead
+from recovery.audit.model.store_tables import StoreTables
+from recovery.audit.pipeline.audit_tables import AuditTables
 from recovery.audit.pipeline.merge import ScanResults
 from recovery.audit.pipeline.password_check import repeat_without_wrong_passwords
 from recovery.audit.pipeline.plan import journal_task, log_tasks
@@ -180,22 +184,28 @@ def _inventory(path: Path, policy: DigestPolicy) -> StoreInventory:
 def _judged(
     path: Path, inventory: StoreInventory, tasks: Sequence[Any], name: str, meter: _FileMeter
 ) -> StoreReport:
-    results = ScanResults(inventory)
+    results, tables = ScanResults(inventory), AuditTables(Serial())
     throttle = ReadThrottle(meter.read)
     for task in tasks:
-        results.take(TolerantTask(task).run(throttle))
+        results.take(tables.take(tables.task(0, task).run(throttle)))
     facts = results.facts()
-    every = all_rules.findings(facts, compare_all(facts))
+    checks = StoreChecks(tables.choose([results]), [facts])
+    (answers,) = checks.answers()
+    every = all_rules.findings(facts, answers, CompareResult())
     found = tuple(
         replace(one, file=path.name if one.file else "")
         for one in every
         if one.file == name or one.kind in _ELSEWHERE
     )
-    return _report(path, inventory, facts, found)
+    return _report(path, inventory, facts, found, StoreTables(checks.sql, 0))
 
 
 def _report(
-    path: Path, inventory: StoreInventory, facts: StoreFacts, found: Sequence[Finding]
+    path: Path,
+    inventory: StoreInventory,
+    facts: StoreFacts,
+    found: Sequence[Finding],
+    tables: StoreTables | None = None,
 ) -> StoreReport:
     coverage = ReadCoverage(
         files=1,
@@ -211,6 +221,7 @@ def _report(
         findings=tuple(sorted(found, key=order)),
         facts=facts,
         coverage=coverage,
+        tables=tables,
     )
 
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.findings.finding import Severity
 from recovery.audit.history.finding_history import is_accepted
+from recovery.audit.model.store_tables import LEFTOVER, LOG
 from recovery.report.formatting import counted
 from recovery.report.formatting import size as sized
 from storage.disk import filenames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from recovery.audit.findings.catalogue import Kind
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.audit_report import AuditReport, StoreReport
+    from recovery.audit.model.store_tables import LedgerSums
 
 _UNVERIFIED = "LGR-005"
 
@@ -94,17 +94,19 @@ class LedgerSpace:
 
 def by_ledger(report: StoreReport) -> list[LedgerSpace]:
     """Return the ledgers of a store, the largest first."""
-    logs = report.facts.logs
-    sums = _summed([log.runs for log in logs])
+    held: dict[int, tuple[int, int, int]] = {}
+    for one in sums(report, LOG, LEFTOVER):
+        size, entries, bad = held.get(one.ledger, (0, 0, 0))
+        held[one.ledger] = size + one.size, entries + one.entries, bad + one.bad
     lost = _lost(report.findings)
     unverified: Counter[int] = Counter()
-    for log in logs:
+    for log in report.facts.logs:
         unverified.update(log.unverified)
     space = [
         LedgerSpace(report.store, ledger, size, entries, max(bad, lost[ledger]), unverified[ledger])
-        for ledger, (size, entries, bad) in sums.items()
+        for ledger, (size, entries, bad) in held.items()
     ]
-    space += [LedgerSpace(report.store, one, 0, 0, lost[one], 0) for one in lost if one not in sums]
+    space += [LedgerSpace(report.store, one, 0, 0, lost[one], 0) for one in lost if one not in held]
     return sorted(space, key=lambda one: (-one.size, one.ledger_id))
 
 
@@ -120,17 +122,9 @@ def _lost(findings: Iterable[Finding]) -> Counter[int]:
     return lost
 
 
-def _summed(runs: Sequence[np.ndarray]) -> Mapping[int, tuple[int, int, int]]:
-    if not runs:
-        return {}
-    rows = np.concatenate(runs)
-    ledgers, place = np.unique(rows["ledger"], return_inverse=True)
-    columns = []
-    for column in ("size", "count", "bad"):
-        total = np.zeros(len(ledgers), dtype=np.int64)
-        np.add.at(total, place, rows[column])
-        columns.append(total.tolist())
-    return dict(zip(ledgers.tolist(), zip(*columns, strict=True), strict=True))
+def sums(report: StoreReport, *sources: str) -> list[LedgerSums]:
+    """Return what the files of a store have of each ledger."""
+    return [] if report.tables is None else report.tables.sums(*sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +147,17 @@ class LogContent:
 
 def by_log(report: StoreReport) -> list[LogContent]:
     """Return the entry logs of a store in their order."""
+    entries, sizes = Counter[int](), Counter[int]()
+    for one in sums(report, LOG, LEFTOVER):
+        entries[one.file] += one.entries
+        sizes[one.file] += one.size
     return [
         LogContent(
             report.store,
             filenames.entry_log(log.log_id),
             log.file_size,
-            int(log.runs["count"].sum()),
-            size := int(log.runs["size"].sum()),
+            entries[log.log_id],
+            size := sizes[log.log_id],
             None if report.live_sizes is None else max(size - report.live_sizes.get(log.log_id, 0), 0),
         )
         for log in report.facts.logs

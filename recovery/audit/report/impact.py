@@ -22,6 +22,7 @@ from recovery.audit.findings.finding import Severity
 from recovery.audit.model.intervals import covers
 from recovery.audit.model.runs import no_runs
 from recovery.audit.model.store_facts import DirectoryOwner
+from recovery.audit.model.store_tables import JOURNAL, LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -237,10 +238,7 @@ def _cluster(store: StoreReport, report: AuditReport) -> str:
 
 def _runs_of(store: StoreReport, ledgers: set[int]) -> Iterator[tuple[int, Runs]]:
     """Yield what a store holds of each of these ledgers."""
-    some = [log.runs for log in store.facts.logs if not log.is_leftover]
-    some += [part.after_mark for part in store.facts.journals]
-    runs = np.concatenate([no_runs(), *some])
-    chosen = runs[np.isin(runs["ledger"], sorted(ledgers))]
+    chosen = no_runs() if store.tables is None or not ledgers else store.tables.runs((LOG, JOURNAL), ledgers)
     for ledger_id in np.unique(chosen["ledger"]).tolist():
         yield ledger_id, chosen[chosen["ledger"] == ledger_id]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.model.store_facts import IndexFacts
+from recovery.audit.model.store_tables import INDEX, LEFTOVER, LOG
+from recovery.audit.report.figures import sums
 from recovery.report.formatting import counted, grouped
 from recovery.report.formatting import size as sized
 from storage.disk import filenames
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.findings.finding import Finding, Severity
     from recovery.audit.model.audit_report import StoreReport
+    from recovery.audit.model.store_tables import LedgerSums
 
 _CELLS = 800
 """The number of places for marks on one strip: more than a screen can show."""
@@ -75,7 +76,7 @@ def strips(report: StoreReport) -> list[Strip]:
 def _journals(report: StoreReport, by_file: Mapping[str, Sequence[Finding]]) -> Iterator[Strip]:
     for journal in report.facts.journals:
         name = filenames.journal(journal.journal_id)
-        entries = int(journal.before_mark["count"].sum() + journal.after_mark["count"].sum())
+        entries = journal.entries_before + journal.entries_after
         words = (
             f"{sized(journal.file_size)}, {counted(journal.records, 'record')}, {counted(entries, 'entry')}"
         )
@@ -97,10 +98,13 @@ def _mark(report: StoreReport, journal_id: int, file_size: int) -> float | None:
 
 
 def _logs(report: StoreReport, by_file: Mapping[str, Sequence[Finding]]) -> Iterator[Strip]:
+    held: defaultdict[int, list[LedgerSums]] = defaultdict(list)
+    for one in sums(report, LOG, LEFTOVER):
+        held[one.file].append(one)
     for log in report.facts.logs:
         name = filenames.entry_log(log.log_id)
-        ledgers = counted(len(np.unique(log.runs["ledger"])), "ledger")
-        words = f"{sized(log.file_size)}, {counted(int(log.runs['count'].sum()), 'entry')} of {ledgers}"
+        entries, ledgers = sum(one.entries for one in held[log.log_id]), len(held[log.log_id])
+        words = f"{sized(log.file_size)}, {counted(entries, 'entry')} of {counted(ledgers, 'ledger')}"
         state = "in use" if log.is_active else "left over" if log.is_leftover else ""
         yield Strip(
             name, "entry log", log.file_size, words, state, _drawn(by_file.get(name, ()), log.file_size)
@@ -118,13 +122,12 @@ def _index(report: StoreReport) -> Iterator[Strip]:
             marks = _combined((_WHOLE, one) for one in found)
             yield Strip(filenames.INDEX, "index", 0, "not readable", marks=marks)
         return
-    ledgers, ids = np.unique(index.runs["ledger"], return_inverse=True)
-    counts = np.zeros(len(ledgers), dtype=np.int64)
-    np.add.at(counts, ids, index.runs["count"])
-    ends = dict(zip(ledgers.tolist(), accumulate(counts.tolist()), strict=True))
-    sizes = dict(zip(ledgers.tolist(), counts.tolist(), strict=True))
-    firsts = _firsts(index.runs)
-    total = int(counts.sum())
+    sizes, firsts = dict[int, int](), dict[int, int]()
+    for one in sorted(sums(report, INDEX), key=lambda one: one.ledger):
+        sizes[one.ledger] = sizes.get(one.ledger, 0) + one.entries
+        firsts[one.ledger] = min(one.first_entry, firsts.get(one.ledger, one.first_entry))
+    ends = dict(zip(sizes, accumulate(sizes.values()), strict=True))
+    total = sum(sizes.values())
 
     def place(finding: Finding) -> tuple[float, float]:
         ledger = finding.ledger_id
@@ -141,15 +144,8 @@ def _index(report: StoreReport) -> Iterator[Strip]:
         return first / total, min(first + finding.count, ends[ledger]) / total
 
     marks = _combined((place(one), one) for one in found)
-    words = f"{counted(index.count, 'row')} of {counted(len(ledgers), 'ledger')}"
+    words = f"{counted(index.count, 'row')} of {counted(len(sizes), 'ledger')}"
     yield Strip(filenames.INDEX, "index", index.count, words, marks=marks)
-
-
-def _firsts(runs: np.ndarray) -> Mapping[int, int]:
-    firsts: dict[int, int] = {}
-    for ledger, first in zip(runs["ledger"].tolist(), runs["first"].tolist(), strict=True):
-        firsts[ledger] = min(first, firsts.get(ledger, first))
-    return firsts
 
 
 # ── marks ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ Fingerprints are unsigned and stored in signed columns with the same bits, becau
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,16 +15,18 @@ import pyarrow as pa
 from recovery.audit.findings.catalogue import KINDS
 from recovery.audit.model.runs import RUN
 from recovery.audit.model.store_facts import BookieIndexFacts, IndexFacts
-from recovery.audit.report import commands
+from recovery.audit.model.store_tables import BEFORE_MARK, BOOKIE_INDEX, INDEX, JOURNAL, LEFTOVER, LOG
+from recovery.audit.report import commands, figures
 from recovery.audit.report.figures import WORDS
 from storage.disk import filenames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.audit_report import AuditReport, StoreReport
     from recovery.audit.model.runs import Runs
+    from recovery.audit.model.store_tables import LedgerSums
 
 _INT, _TEXT = pa.int64(), pa.string()
 
@@ -143,15 +146,11 @@ def runs(report: AuditReport) -> pa.Table:
 
 
 def _sides(store: StoreReport) -> Iterator[tuple[str, Runs]]:
-    for log in store.facts.logs:
-        yield "log", log.runs
-    for journal in store.facts.journals:
-        yield "journal", journal.before_mark
-        yield "journal", journal.after_mark
-    if isinstance(store.facts.index, IndexFacts):
-        yield "index", store.facts.index.runs
-    if isinstance(store.facts.bookie_index, BookieIndexFacts):
-        yield "index", store.facts.bookie_index.runs
+    tables = store.tables
+    if tables is not None:
+        yield "log", tables.runs((LOG, LEFTOVER))
+        yield "journal", tables.runs((BEFORE_MARK, JOURNAL))
+        yield "index", tables.runs((INDEX, BOOKIE_INDEX))
 
 
 def _runs(store: StoreReport, side: str, some: Runs) -> pa.Table:
@@ -167,28 +166,38 @@ def parts(report: AuditReport) -> pa.Table:
 
 
 def _parts(store: StoreReport) -> Iterator[dict[str, Any]]:
+    held: defaultdict[tuple[str, int], list[LedgerSums]] = defaultdict(list)
+    for one in figures.sums(store, LOG, LEFTOVER, JOURNAL, BEFORE_MARK):
+        held["log" if one.source in (LOG, LEFTOVER) else "journal", one.file].append(one)
+    held["index", 0] = figures.sums(store, INDEX, BOOKIE_INDEX)
     for log in store.facts.logs:
         note = "in use" if log.is_active else "left over" if log.is_leftover else ""
         columns = {"file_size": log.file_size, "records": log.records, "size": log.size, "note": note}
-        yield _part(store, "log", filenames.entry_log(log.log_id), log.log_id, [log.runs], log) | columns
+        yield _part(store, "log", filenames.entry_log(log.log_id), log.log_id, held, log) | columns
     for journal in store.facts.journals:
         columns = {"file_size": journal.file_size, "records": journal.records, "size": journal.file_size}
-        name, both = filenames.journal(journal.journal_id), [journal.before_mark, journal.after_mark]
-        yield _part(store, "journal", name, journal.journal_id, both, journal) | columns
+        name = filenames.journal(journal.journal_id)
+        yield _part(store, "journal", name, journal.journal_id, held, journal) | columns
     index = store.facts.index
     if isinstance(index, IndexFacts):
         columns = {"records": index.count, "entries": index.count}
-        yield _part(store, "index", filenames.INDEX, 0, [index.runs], index) | columns
+        yield _part(store, "index", filenames.INDEX, 0, held, index) | columns
     theirs = store.facts.bookie_index
     if isinstance(theirs, BookieIndexFacts):
         columns = {"records": theirs.count, "flaws": theirs.invalid}
-        yield _part(store, "index", filenames.BOOKIE_LOCATIONS, 0, [theirs.runs], theirs) | columns
+        yield _part(store, "index", filenames.BOOKIE_LOCATIONS, 0, held, theirs) | columns
 
 
 def _part(
-    store: StoreReport, side: str, name: str, number: int, some: Iterable[Runs], facts: Any
+    store: StoreReport,
+    side: str,
+    name: str,
+    number: int,
+    held: Mapping[tuple[str, int], list[LedgerSums]],
+    facts: Any,
 ) -> dict[str, Any]:
-    entries, bad = (sum(int(one[column].sum()) for one in some) for column in ("count", "bad"))
+    some = held.get((side, number), [])
+    entries, bad = sum(one.entries for one in some), sum(one.bad for one in some)
     return {
         "store": store.store,
         **_identity(store),

@@ -6,9 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import numpy as np
     from pyspark.sql import DataFrame, SparkSession
+
+    from recovery.audit.engines.sql import Columns
 
 
 class SparkSql:
@@ -29,11 +33,18 @@ class SparkSql:
     def put(self, name: str, table: pa.Table) -> None:
         self._replace(name, self._session.createDataFrame(table))
 
+    def put_columns(self, name: str, columns: Columns) -> None:
+        self.put(name, pa.table(dict(columns)))
+
     def define(self, name: str, query: str) -> None:
         self._replace(name, self._session.sql(query))
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self._session.sql(query).collect()]
+
+    def arrays(self, query: str) -> dict[str, np.ndarray[Any, Any]]:
+        table = self._session.sql(query).toArrow()
+        return {name: table[name].to_numpy() for name in table.column_names}
 
     def _replace(self, name: str, frame: DataFrame) -> None:
         before = self._frames.pop(name, None)

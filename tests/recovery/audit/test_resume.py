@@ -13,6 +13,7 @@ from fixtures import SETS, bookie, entry_logs, passwords
 
 from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.engines.local import Serial
+from recovery.audit.model.store_tables import LOG
 from recovery.audit.pipeline.request import AuditRequest, CacheOptions
 from recovery.audit.pipeline.run_audit import run_audit
 from recovery.opening.open_store import open_store
@@ -21,6 +22,7 @@ from storage.config import StoreConfig
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from recovery.audit.engines.sql import DuckSql
     from recovery.audit.engines.task import AuditTask, TaskResult
     from recovery.audit.model.audit_report import AuditReport, StoreReport
 
@@ -36,6 +38,9 @@ class Stopping:
     tasks_max: int
     name: str = "stopping"
     inner: Serial = field(default_factory=Serial)
+
+    def sql(self, rows: int) -> DuckSql:
+        return self.inner.sql(rows)
 
     def run(self, tasks: Sequence[AuditTask[Any]], watch: Callable[[int], None]) -> Iterator[TaskResult[Any]]:
         for number, done in enumerate(self.inner.run(tasks, watch)):
@@ -133,8 +138,9 @@ def test_a_bookie_s_logs_are_kept_too(name: str, tmp_path: Path) -> None:
 
 
 def _entries(store: StoreReport) -> Any:
-    logs = store.facts.logs
-    return [(one.log_id, one.runs.tolist(), dict(one.types), dict(one.unverified)) for one in logs]
+    assert store.tables is not None
+    logs = [(one.log_id, dict(one.types), dict(one.unverified)) for one in store.facts.logs]
+    return logs, store.tables.runs([LOG]).tolist()
 
 
 def _flip(log: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from typing import TYPE_CHECKING
 
+from recovery.audit.model.store_tables import LOG
 from recovery.audit.pipeline.request import AuditRequest
 from recovery.audit.pipeline.run_audit import run_audit
 from recovery.opening.open_async_store import open_async_store
@@ -50,9 +51,10 @@ def audited(path: Path) -> StoreReport:
 def test_the_share_of_a_ledger_is_a_run_for_each_residue_and_no_gap(tmp_path: Path) -> None:
     report = audited(striped(tmp_path / "store"))
     assert [one for one in report.findings if one.kind.startswith("LGR")] == []
-    (log,) = report.facts.logs
-    assert sorted({(int(run["step"]), int(run["first"])) for run in log.runs}) == [(3, 0), (3, 2)]
-    assert len(log.runs) == 2 * len(LEDGERS)
+    assert report.tables is not None
+    runs = report.tables.runs([LOG])
+    assert sorted({(int(run["step"]), int(run["first"])) for run in runs}) == [(3, 0), (3, 2)]
+    assert len(runs) == 2 * len(LEDGERS)
 
 
 def test_an_entry_of_the_share_that_is_not_there_is_a_gap(tmp_path: Path) -> None:

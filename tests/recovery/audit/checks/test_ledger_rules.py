@@ -9,6 +9,7 @@ import audit_reports
 import pytest
 from fault_trials import audited
 from fixtures import bookie, manifest
+from run_tables import answers_of
 
 from recovery.audit.checks.ledger_rules import findings
 from recovery.audit.findings.catalogue import KINDS
@@ -29,7 +30,9 @@ def _facts(ledgers: int, owner: DirectoryOwner) -> StoreFacts:
 
 
 def _gaps(ledgers: int, owner: DirectoryOwner) -> list[Finding]:
-    return [one for one in findings(_facts(ledgers, owner), None) if one.kind == "LGR-001"]
+    facts = _facts(ledgers, owner)
+    answers = answers_of(facts, *audit_reports.runs_of(facts))
+    return [one for one in findings(facts, answers, None) if one.kind == "LGR-001"]
 
 
 def test_copies_of_an_unverified_entry_are_counted_once() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from audit_reports import runs
+from audit_reports import MadeLog, runs, runs_of
+from run_tables import answers_of
 
 from recovery.audit.checks import log_rules
+from recovery.audit.checks.store_checks import StoreAnswers
 from recovery.audit.findings.finding import Severity
 from recovery.audit.model.scan_results import MapRecord
 from recovery.audit.model.store_facts import DirectoryOwner, IndexFacts, LogFacts, StoreFacts
@@ -51,7 +53,10 @@ def found(
 ) -> list[tuple[str, str, Severity]]:
     mark = Mark(START, Trailer(9, 1, LogPosition(4, END), 0))
     facts = StoreFacts(store="", owner=owner, mark=mark, logs=tuple(logs), index=state, lineage=known)
-    return [(one.kind, one.file, one.severity) for one in log_rules.findings(facts)]
+    return [
+        (one.kind, one.file, one.severity)
+        for one in log_rules.findings(facts, answers_of(facts, *runs_of(facts)))
+    ]
 
 
 WITHOUT_1 = (log(0, None), log(2, 1), log(3, 2))
@@ -121,7 +126,7 @@ def test_a_removed_log_that_is_still_there_is_a_leftover() -> None:
         facts = StoreFacts(
             store="", owner=DirectoryOwner.OURS, mark=Mark(START), logs=logs, index=state, lineage=known
         )
-        [finding] = log_rules.findings(facts)
+        [finding] = log_rules.findings(facts, StoreAnswers())
         assert (finding.kind, finding.severity) == ("DIR-002", Severity.INFORMATION)
         assert "removal was interrupted" in finding.detail
 
@@ -133,7 +138,7 @@ def sealed(map_offset: int, described: int) -> LogFacts:
     """A log with 100 bytes of ledger 7 before its durable end, and a map that describes so many."""
     header = LogHeader(1, map_offset, 1, Origin(STORE_ID, 1, None))
     record = MapRecord(map_offset, map_offset + 60, ((7, described),))
-    return LogFacts(
+    return MadeLog(
         log_id=0,
         file_size=map_offset + 60,
         header=header,

@@ -1,0 +1,290 @@
+"""The checks of stores that are SQL: logs against the index, ledgers maps, gaps, entries that only a journal
+or an index has, entries in several logs. The queries are in `checks/sql/`. This module gives them tables and
+states their order; `ledger_rules`, `log_rules` and `bookie_index_rules` make findings of the answers.
+
+    scanned, parts ─▶ store_runs ─┬▶ places ─▶ mismatched ─▶ log_sizes
+    ledger_facts, logs ───────────┘      └────▶ id_runs ─▶ id_turns ─▶ id_islands ─▶ gaps, missing_ids
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import lcm
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from recovery.audit.checks import log_order
+from recovery.audit.checks.texts import text
+from recovery.audit.model.store_facts import BookieIndexFacts, DirectoryOwner, IndexFacts
+from storage.entry.read_result import Damaged
+from storage.entrylog.format import LogHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from recovery.audit.engines.sql import SqlEngine
+    from recovery.audit.model.scan_results import JournalPart
+    from recovery.audit.model.store_facts import LogFacts, StoreFacts
+
+GAPPED_LEDGERS_MAX = 20
+"""The number of ledgers with gaps that are named one by one in a bookie's directory."""
+
+_BITS = 62
+
+
+class LedgerGaps(NamedTuple):
+    """The gaps of one ledger in what a store serves."""
+
+    ledger: int
+    step: int
+    gaps: int
+    first_missing: int
+    last_missing: int
+    missing: int
+    first_entry: int
+    last_entry: int
+
+
+class LostIds(NamedTuple):
+    """Ids of a ledger that a journal or an index has, and the place where they should be has not."""
+
+    file: int
+    ledger: int
+    step: int
+    first_entry: int
+    last_entry: int
+
+    @property
+    def entries(self) -> int:
+        return (self.last_entry - self.first_entry) // self.step + 1
+
+
+class SharedIds(NamedTuple):
+    """Entries of a log that other logs have too."""
+
+    file: int
+    ledger: int
+    first_entry: int
+    last_entry: int
+    entries: int
+
+
+class OtherPlaces(NamedTuple):
+    """Rows of a bookie's index into a log that has not the same entries."""
+
+    file: int
+    ledger: int
+    logged: int
+    indexed: int
+    first_entry: int
+    last_entry: int
+
+
+class MapDifference(NamedTuple):
+    """The bytes of a ledger in a log, as the log's ledgers map says and as they were counted."""
+
+    file: int
+    ledger: int
+    described: int
+    counted: int
+
+
+@dataclass(slots=True, eq=False)
+class StoreAnswers:
+    """The answers of the queries about one store."""
+
+    gaps: list[LedgerGaps] = field(default_factory=list)
+    gapped_ledgers: int = 0
+    """The number of ledgers with gaps, also if they are too many to be in `gaps`."""
+    gap_entries: int = 0
+    only_in_journal: list[LostIds] = field(default_factory=list)
+    not_in_log: list[LostIds] = field(default_factory=list)
+    other_places: list[OtherPlaces] = field(default_factory=list)
+    shared: list[SharedIds] = field(default_factory=list)
+    unverified: dict[int, int] = field(default_factory=dict)
+    """For each ledger the number of unverified entries that the store serves."""
+    back: list[int] = field(default_factory=list)
+    """Deleted ledgers with entries in a log that another program has written since."""
+    map_differences: list[MapDifference] = field(default_factory=list)
+    sizes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """For each log of an indexed store the size of its records, and of those that are known to be live."""
+
+
+class StoreChecks:
+    """The checks of the stores of one audit, which have their positions as numbers. The table `scanned` of
+    all runs, and `parts`, are in the engine.
+    """
+
+    def __init__(self, sql: SqlEngine, stores: Sequence[StoreFacts]) -> None:
+        self.sql = sql
+        self._stores = stores
+        for name, columns, rows in _TABLES:
+            sql.put_columns(name, _columns(columns, (row for one in enumerate(stores) for row in rows(*one))))
+        for name in ("store_runs", "places", "mismatched"):
+            sql.define(name, text(name))
+
+    # ── logs against the index ───────────────────────────────────────────────────────────────────────
+
+    def mismatched(self) -> list[dict[int, int]]:
+        """Return for each store the ledgers that are compared entry by entry, with their entries."""
+        found: list[dict[int, int]] = [{} for _ in self._stores]
+        for store, ledger, entries in self.sql.rows("SELECT * FROM mismatched"):
+            found[store][ledger] = entries
+        return found
+
+    def mismatched_logs(self) -> list[dict[int, frozenset[int]]]:
+        """Return for each store the logs with entries of these ledgers, and which they have."""
+        found: list[dict[int, frozenset[int]]] = [{} for _ in self._stores]
+        for (store, file), some in groupby(self.sql.rows(text("mismatched_logs")), lambda row: row[:2]):
+            found[store][file] = frozenset(ledger for _, _, ledger in some)
+        return found
+
+    def log_sizes(self) -> list[dict[int, tuple[int, int]]]:
+        """Return for each store by log the size of its records, and of those that are known to be live."""
+        found: list[dict[int, tuple[int, int]]] = [{} for _ in self._stores]
+        for store, file, size, live in self.sql.rows(text("log_sizes")):
+            found[store][file] = size, live
+        return found
+
+    def void_rows(self) -> list[tuple[int, int]]:
+        """Return stores with the number of rows of their index that are about ledgers deleted since."""
+        return [(store, entries) for store, entries in self.sql.rows(text("void_rows"))]
+
+    # ── everything else ──────────────────────────────────────────────────────────────────────────────
+
+    def answers(self) -> list[StoreAnswers]:
+        """Return the answers about each store."""
+        found = [StoreAnswers(sizes=sizes) for sizes in self.log_sizes()]
+        for store, *difference in self.sql.rows(text("ledgers_maps")):
+            found[store].map_differences.append(MapDifference(*difference))
+        for store, ledger in self.sql.rows(text("deleted_and_back")):
+            found[store].back.append(ledger)
+        for store, *place in self.sql.rows(text("lost_places")):
+            found[store].other_places.append(OtherPlaces(*place))
+        self._compare_ids()
+        self._take_gaps(found)
+        for comparison, store, *ids in self.sql.rows(text("missing_ids")):
+            one = found[store]
+            (one.only_in_journal if comparison == "journal" else one.not_in_log).append(LostIds(*ids))
+        for store, *shared in self.sql.rows(text("shared_ids")):
+            found[store].shared.append(SharedIds(*map(int, shared)))
+        for store, ledger, entries in self.sql.rows(text("served_entries")):
+            found[store].unverified[ledger] = int(entries)
+        return found
+
+    def _compare_ids(self) -> None:
+        sql = self.sql
+        sql.define("id_runs", text("id_runs"))
+        steps = sorted(step for (step,) in sql.rows("SELECT DISTINCT step FROM id_runs"))
+        # More steps than bits share bits. Then multiples are common, and not the least.
+        bits = {step: 1 << number % _BITS for number, step in enumerate(steps)}
+        sql.put_columns("step_bits", _columns(("step", "bit"), bits.items()))
+        sql.define("id_steps", text("id_steps"))
+        masks = [mask for (mask,) in sql.rows("SELECT DISTINCT steps FROM id_steps")]
+        multiples = {mask: lcm(*(step for step, bit in bits.items() if bit & mask)) for mask in masks}
+        sql.put_columns("multiples", _columns(("steps", "step"), multiples.items()))
+        sql.put_columns("ordinals", {"number": np.arange(max(multiples.values(), default=0))})
+        for name in ("id_turns", "id_islands", "gaps"):
+            sql.define(name, text(name))
+
+    def _take_gaps(self, found: Sequence[StoreAnswers]) -> None:
+        for store, ledgers, entries in self.sql.rows(text("gap_totals")):
+            found[store].gapped_ledgers, found[store].gap_entries = ledgers, int(entries)
+        naming = (
+            (number,)
+            for number, facts in enumerate(self._stores)
+            if facts.owner is DirectoryOwner.OURS or found[number].gapped_ledgers <= GAPPED_LEDGERS_MAX
+        )
+        self.sql.put_columns("naming_stores", _columns(("store",), naming))
+        for store, *numbers in self.sql.rows(text("named_gaps")):
+            found[store].gaps.append(LedgerGaps(*map(int, numbers)))
+
+
+# ── small tables ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return rows of numbers and truth values as columns. A column of truth values begins with `is_` or
+    `has_`.
+    """
+    table = list(zip(*rows, strict=True)) or [()] * len(names)
+    return {
+        name: np.array(values, dtype=bool if name.startswith(("is_", "has_")) else np.int64)
+        for name, values in zip(names, table, strict=True)
+    }
+
+
+def _store_row(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
+    is_indexed, is_bookie = isinstance(facts.index, IndexFacts), facts.owner is DirectoryOwner.BOOKIE
+    yield number, is_indexed, is_bookie, isinstance(facts.bookie_index, BookieIndexFacts)
+
+
+def _log_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
+    age = log_order.ranks(facts)
+    for log in facts.logs:
+        is_foreign = isinstance(log.header, LogHeader) and log.header.origin is None
+        yield number, log.log_id, age[log.log_id], is_foreign
+
+
+def _ledger_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
+    """Yield the ledgers of which something is known that no run shows."""
+    deleted = log_order.delete_positions(facts)
+    tombstones = {one for one, row in facts.rows.items() if row.tombstone is not None}
+    flawed = {flaw.ledger_id for flaw in facts.index.flaws} if isinstance(facts.index, IndexFacts) else set()
+    unverified: defaultdict[int, int] = defaultdict(int)
+    parts: list[LogFacts | JournalPart] = [*facts.logs, *facts.journals]
+    for part in parts:
+        for ledger, count in part.unverified.items():
+            unverified[ledger] += count
+    known = {*deleted, *tombstones, *flawed, *unverified, *facts.void_in_index, *facts.truncated_before}
+    for ledger in sorted(known):
+        rank = deleted[ledger][0] if ledger in deleted else -1
+        yield (
+            number,
+            ledger,
+            ledger in tombstones,
+            rank,
+            ledger in facts.void_in_index,
+            facts.truncated_before.get(ledger, 0),
+            ledger in flawed,
+            unverified[ledger],
+        )
+
+
+def _map_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
+    for log in facts.logs:
+        begin = log.header.map_offset if isinstance(log.header, LogHeader) else 0
+        for record in log.maps:
+            if begin and record.offset >= begin and not isinstance(record.pairs, Damaged):
+                yield from ((number, log.log_id, *pair) for pair in record.pairs)
+
+
+def _mapped_log_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
+    for log in facts.logs:
+        if isinstance(log.header, LogHeader) and log.header.map_offset:
+            yield number, log.log_id
+
+
+_TABLES = (
+    ("audited_stores", ("store", "is_indexed", "is_bookie", "has_bookie_index"), _store_row),
+    ("logs", ("store", "file", "age", "is_foreign"), _log_rows),
+    (
+        "ledger_facts",
+        (
+            "store",
+            "ledger",
+            "is_deleted",
+            "deleted_rank",
+            "is_void",
+            "truncated_before",
+            "is_flawed",
+            "unverified",
+        ),
+        _ledger_rows,
+    ),
+    ("maps", ("store", "file", "ledger", "size"), _map_rows),
+    ("mapped_logs", ("store", "file"), _mapped_log_rows),
+)
