@@ -15,7 +15,7 @@ def test_by_default_both_tables_and_a_journal_are_kept_free() -> None:
     assert space_limits(config).min_free == 14 << 20
 
 
-def test_what_the_settings_keep_free_is_kept_free() -> None:
+def test_the_limit_of_free_space_is_that_of_the_settings() -> None:
     assert space_limits(StoreConfig(space_min_free=7 << 20)).min_free == 7 << 20
 
 

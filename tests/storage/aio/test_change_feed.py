@@ -22,7 +22,7 @@ def registered(waiters: LedgerWaiters, ledger_id: int) -> int:
     return len(waiters.waiting.get(ledger_id, ()))
 
 
-def test_what_is_there_already_is_not_waited_for() -> None:
+def test_a_condition_that_holds_already_is_not_waited_for() -> None:
     async def main() -> None:
         waiters, news = new_news()
         assert await news.wait_for(7, lambda: True)
@@ -88,7 +88,7 @@ def test_news_come_from_any_thread() -> None:
     run(main())
 
 
-def test_what_changes_while_the_loop_looks_is_looked_at_again() -> None:
+def test_a_change_during_a_check_is_checked_again() -> None:
     async def main() -> None:
         waiters, news = new_news()
         looks = 0
@@ -160,7 +160,7 @@ def test_the_loop_is_registered_once_for_each_ledger_that_is_waited_for() -> Non
     run(main())
 
 
-def test_what_changes_when_the_loop_is_closed_is_heard_by_no_coroutine() -> None:
+def test_a_change_after_the_loop_was_closed_reaches_no_coroutine() -> None:
     waiters = LedgerWaiters()
     loop = asyncio.new_event_loop()
     news = ChangeFeed(waiters, loop)

@@ -35,7 +35,7 @@ def turns_until_back(pace: InlinePolicy, seconds: float) -> int:
     return 5000
 
 
-def test_what_is_computed_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computation_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.aio.inline_policy.perf_counter", lambda: 17.0)
     monkeypatch.setattr("storage.aio.inline_policy.thread_time", lambda: 5.0)
     assert waited_s() == 12.0

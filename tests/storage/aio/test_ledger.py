@@ -120,7 +120,7 @@ def test_a_missing_entry_and_a_missing_ledger_are_told_apart(site: AwaitedSite) 
     run(main())
 
 
-def test_what_precedes_a_missing_entry_comes_before_its_error(site: AwaitedSite) -> None:
+def test_the_entries_before_a_missing_one_come_before_its_error(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             ledger = store.ledger(1)
@@ -147,7 +147,7 @@ def test_an_entry_that_has_rotted_is_unreadable_and_not_missing(site: AwaitedSit
     run(main())
 
 
-def test_a_ledger_with_a_password_is_read_and_added_to_by_who_knows_it(site: AwaitedSite) -> None:
+def test_a_ledger_with_a_password_is_read_and_written_with_that_password_only(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             ledger = store.ledger(7, DigestType.MAC, b"secret")
@@ -161,7 +161,7 @@ def test_a_ledger_with_a_password_is_read_and_added_to_by_who_knows_it(site: Awa
     run(main())
 
 
-def test_behind_a_fence_no_add_passes_and_a_deleted_ledger_begins_anew(site: AwaitedSite) -> None:
+def test_after_a_fence_adds_are_refused_and_a_deleted_ledger_begins_anew(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             ledger = store.ledger(1)
@@ -228,7 +228,7 @@ def test_a_call_with_very_many_payloads_is_framed_in_a_thread(
     run(main())
 
 
-def test_what_encodes_many_at_once_is_not_loaded_on_the_loop(
+def test_the_encoder_of_many_entries_is_not_loaded_on_the_loop(
     site: AwaitedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
@@ -257,7 +257,7 @@ def test_a_caller_s_buffer_may_change_while_its_entry_waits(site: AwaitedSite) -
     run(main())
 
 
-def test_what_is_in_memory_is_read_without_a_thread_and_the_rest_in_one(
+def test_entries_in_memory_are_read_without_a_thread_and_the_others_in_one(
     site: AwaitedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
@@ -302,7 +302,7 @@ def test_a_ledger_that_was_asked_for_before_its_tail_was_known_finds_it_once(sit
     run(main())
 
 
-def test_who_comes_when_the_end_has_just_been_found_goes_behind_those_who_waited_for_it(
+def test_a_caller_that_comes_when_the_end_was_just_found_goes_after_those_that_waited_for_it(
     site: AwaitedSite,
 ) -> None:
     async def main() -> None:
@@ -435,7 +435,7 @@ def test_a_follower_that_is_cancelled_leaves_nothing_behind(site: AwaitedSite) -
 # ── what is confirmed ────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_who_waits_for_a_confirmation_gets_it_when_it_comes(site: AwaitedSite) -> None:
+def test_a_waiting_reader_gets_a_confirmation_when_it_comes(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             ledger = store.ledger(1)
@@ -464,7 +464,9 @@ def test_who_waits_for_a_confirmation_gets_it_when_it_comes(site: AwaitedSite) -
 
 
 @pytest.mark.parametrize("end", ["fence", "failure"])
-def test_who_waits_for_a_confirmation_that_cannot_come_hears_that(site: AwaitedSite, end: str) -> None:
+def test_a_reader_that_waits_for_a_confirmation_that_cannot_come_gets_an_answer(
+    site: AwaitedSite, end: str
+) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             ledger = store.ledger(1)

@@ -75,7 +75,7 @@ async def refusals(*adds: Awaitable[object]) -> list[BaseException]:
 
 
 @pytest.mark.parametrize("count", [1, 64, 512])
-def test_what_is_added_in_one_pass_of_the_loop_shares_one_sync(site: AwaitedSite, count: int) -> None:
+def test_adds_of_one_pass_of_the_loop_share_one_sync(site: AwaitedSite, count: int) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             journal, ledger = site.awaited_journal(), store.ledger(1)
@@ -126,7 +126,7 @@ def test_every_word_that_adds_goes_with_the_same_turn(site: AwaitedSite) -> None
     run(main())
 
 
-def test_what_was_acknowledged_survives_a_power_cut_right_behind_the_answer(site: AwaitedSite) -> None:
+def test_acknowledged_adds_survive_a_power_cut_right_after_the_answer(site: AwaitedSite) -> None:
     async def main() -> None:
         store = site.open()
         store.ledger(1).append(b"zero")
@@ -154,7 +154,7 @@ def test_what_was_acknowledged_survives_a_power_cut_right_behind_the_answer(site
 # ── who is cancelled ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_who_is_cancelled_before_the_turn_is_led_leaves_no_gap(site: AwaitedSite) -> None:
+def test_a_task_that_is_cancelled_before_its_commit_leaves_no_gap(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             ledger = store.ledger(1)
@@ -168,7 +168,7 @@ def test_who_is_cancelled_before_the_turn_is_led_leaves_no_gap(site: AwaitedSite
     run(main())
 
 
-def test_who_is_cancelled_before_it_runs_adds_nothing(site: AwaitedSite) -> None:
+def test_a_task_that_is_cancelled_before_it_runs_adds_nothing(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             adds = append_all(store.ledger(1), 1, 2)
@@ -178,7 +178,7 @@ def test_who_is_cancelled_before_it_runs_adds_nothing(site: AwaitedSite) -> None
     run(main())
 
 
-def test_who_is_cancelled_while_the_disk_is_stuck_ends_at_once_and_alone(site: AwaitedSite) -> None:
+def test_a_task_that_is_cancelled_while_the_disk_hangs_ends_at_once_and_alone(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             journal, ledger = site.awaited_journal(), store.ledger(1)
@@ -359,7 +359,9 @@ def test_the_loop_goes_on_while_a_thread_leads_a_turn_of_its_own(site: AwaitedSi
     run(main())
 
 
-def test_what_was_asked_for_while_a_thread_led_is_done_though_nobody_waits_for_it(site: AwaitedSite) -> None:
+def test_adds_that_came_while_a_thread_led_are_done_although_no_coroutine_waits_for_them(
+    site: AwaitedSite,
+) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             journal, ledger = site.awaited_journal(), store.ledger(1)
@@ -477,7 +479,7 @@ def test_adds_that_were_durable_before_the_disk_was_full_are_answered(
     run(main())
 
 
-def test_what_a_full_disk_refuses_behind_a_turn_is_told_as_well(site: AwaitedSite) -> None:
+def test_adds_that_a_full_disk_refuses_after_a_commit_get_their_error_too(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             journal, ledger = site.awaited_journal(), store.ledger(1)
@@ -501,7 +503,7 @@ def test_what_a_full_disk_refuses_behind_a_turn_is_told_as_well(site: AwaitedSit
     run(main())
 
 
-def test_what_one_may_not_do_refuses_it_alone(site: AwaitedSite) -> None:
+def test_an_add_that_is_refused_does_not_refuse_the_others_of_its_pass(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             await store.ledger(2).append(b"x")
@@ -540,7 +542,9 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("word", ["append", "append_many"])
-def test_what_nobody_puts_in_any_more_is_put_in_by_who_waits_for_it(site: AwaitedSite, word: str) -> None:
+def test_adds_that_the_loop_does_not_put_in_are_put_in_by_the_coroutines_that_wait(
+    site: AwaitedSite, word: str
+) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             ledger = store.ledger(1)
@@ -567,7 +571,7 @@ def test_a_ctrl_c_as_the_first_of_a_pass_asks_leaves_the_next_one_a_way_through(
     run(main())
 
 
-def test_what_was_answered_is_not_kept(site: AwaitedSite) -> None:
+def test_answered_adds_are_not_kept(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             await store.ledger(1).append(b"x")
@@ -587,7 +591,7 @@ def runs_of(store: AsyncStore) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("password", [b"", b"secret"])
-def test_what_goes_to_one_ledger_in_one_pass_is_one_run(site: AwaitedSite, password: bytes) -> None:
+def test_adds_to_one_ledger_in_one_pass_are_one_run(site: AwaitedSite, password: bytes) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             await asyncio.gather(*(store.ledger(one, password=password).append(b"zero") for one in (2, 3)))
@@ -601,7 +605,7 @@ def test_what_goes_to_one_ledger_in_one_pass_is_one_run(site: AwaitedSite, passw
     run(main())
 
 
-def test_what_is_to_be_whole_is_a_run_of_its_own_between_what_was_asked_for_before_and_behind(
+def test_an_atomic_batch_is_a_run_of_its_own_between_the_adds_before_and_after_it(
     site: AwaitedSite,
 ) -> None:
     async def main() -> None:
@@ -651,7 +655,7 @@ def test_no_run_is_split_so_that_each_can_be_told_of_its_own_entry(monkeypatch: 
     run(main())
 
 
-def test_who_shows_another_key_in_the_same_pass_is_refused_alone(site: AwaitedSite) -> None:
+def test_adds_with_another_key_in_the_same_pass_are_refused_alone(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             ours, theirs = store.ledger(1), store.ledger(1, password=b"wrong")
@@ -675,7 +679,7 @@ def test_who_shows_another_key_in_the_same_pass_is_refused_alone(site: AwaitedSi
     run(main())
 
 
-def test_those_who_are_refused_together_are_told_by_an_error_each(site: AwaitedSite) -> None:
+def test_callers_that_are_refused_together_get_an_error_each(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             await store.ledger(1).fence()

@@ -87,7 +87,7 @@ def test_a_store_that_cannot_be_opened_says_why(path: Path) -> None:
     run(main())
 
 
-def test_an_opening_that_nobody_waits_for_leaves_no_store_behind(
+def test_an_opening_without_a_waiting_task_leaves_no_open_store(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, may_open, closed = threading.Event(), threading.Event(), threading.Event()
@@ -118,7 +118,7 @@ def test_an_opening_that_nobody_waits_for_leaves_no_store_behind(
     open_store(path, QUIET).close()  # no process holds its lock
 
 
-def test_an_opening_that_is_cancelled_as_it_ends_leaves_no_store_behind(
+def test_an_opening_that_is_cancelled_as_it_ends_leaves_no_open_store(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer: Callable[..., None] = getattr(*ANSWER_COROUTINE)
@@ -177,7 +177,7 @@ def test_adds_under_way_are_answered_before_it_is_closed(
     assert acknowledged.items() <= found.items()
 
 
-def test_what_waits_for_a_thread_when_the_store_closes_is_answered(site: AwaitedSite) -> None:
+def test_adds_that_wait_for_a_thread_when_the_store_closes_are_answered(site: AwaitedSite) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             journal = site.awaited_journal()
@@ -197,7 +197,9 @@ def test_what_waits_for_a_thread_when_the_store_closes_is_answered(site: Awaited
     run(main())
 
 
-def test_behind_a_failure_who_waits_is_told_before_it_is_closed(site: AwaitedSite) -> None:
+def test_after_a_failure_waiting_coroutines_get_the_error_before_the_store_is_closed(
+    site: AwaitedSite,
+) -> None:
     async def main() -> None:
         async with site.awaited() as store:
             journal = site.awaited_journal()
@@ -259,7 +261,7 @@ def test_a_close_that_is_cancelled_goes_on(site: AwaitedSite) -> None:
     run(main())
 
 
-def test_what_goes_wrong_while_it_closes_is_told(site: AwaitedSite) -> None:
+def test_an_error_of_a_close_is_raised(site: AwaitedSite) -> None:
     async def main() -> None:
         def fail() -> None:
             raise OSError("not sealed")
@@ -513,7 +515,7 @@ def run_program(path: Path, program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_only_who_opens_an_awaited_store_loads_asyncio() -> None:
+def test_only_the_opening_of_an_awaited_store_loads_asyncio() -> None:
     code = "import sys, recovery, storage; from recovery import open_store; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "False\n"

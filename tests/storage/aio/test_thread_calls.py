@@ -54,7 +54,7 @@ def test_a_call_is_made_in_a_thread_and_answers_on_the_loop() -> None:
     run(main())
 
 
-def test_what_it_raises_is_raised_and_kept_by_nobody() -> None:
+def test_an_error_of_a_call_is_raised_and_not_kept_alive() -> None:
     class Wrong(Exception):
         """Can be referred to weakly."""
 
@@ -170,7 +170,7 @@ def test_an_answer_for_a_closed_loop_is_forsaken() -> None:
     assert discarded.answer == "answer"
 
 
-def test_behind_a_stop_no_call_is_made() -> None:
+def test_after_a_stop_no_call_is_made() -> None:
     async def main() -> None:
         threads = ThreadPool("test", 1)
         threads.stop()

@@ -86,7 +86,7 @@ def test_an_add_whose_room_others_take_each_time_is_overloaded_in_time(
 
 
 @pytest.mark.parametrize("end", ["failure", "close"])
-def test_who_waits_for_room_hears_that_the_store_has_ended(end: str) -> None:
+def test_an_add_that_waits_for_room_gets_the_error_of_a_store_that_has_ended(end: str) -> None:
     site = AwaitedSite(PATIENT)
 
     async def main() -> None:

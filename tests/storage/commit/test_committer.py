@@ -38,7 +38,7 @@ def test_adds_of_one_thread_are_there_after_a_power_cut_in_their_order() -> None
     assert payloads(store, 1) == payloads(site.after_power_cut(), 1) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_what_is_answered_survives_a_power_cut_at_once() -> None:
+def test_answered_adds_survive_an_immediate_power_cut() -> None:
     site = Site()
     ledger = site.open().ledger(1)
     for number in range(4):
@@ -75,7 +75,7 @@ def _of_another(store: Store) -> None:
 
 
 @pytest.mark.parametrize("wait", [_submitted, _of_another])
-def test_what_waits_already_is_written_first(wait: Callable[[Store], None]) -> None:
+def test_work_that_waits_already_is_written_first(wait: Callable[[Store], None]) -> None:
     site = Site()
     store = site.open()
     ledger = store.ledger(1)
@@ -142,7 +142,7 @@ def test_an_entry_of_any_size_is_there_after_a_power_cut(size: int) -> None:
     assert payloads(store, 1) == payloads(site.after_power_cut(), 1) == expected
 
 
-def test_a_full_table_is_frozen_behind_the_add_that_fills_it() -> None:
+def test_a_full_table_is_frozen_after_the_add_that_fills_it() -> None:
     site = Site()
     store = site.open()
     ledger = store.ledger(1)
@@ -424,7 +424,7 @@ def test_a_large_group_stops_for_a_simulation_after_the_insert_of_each_portion()
     assert [work.first_id for work in works] == [0, 1]
 
 
-def test_of_adds_that_come_together_each_gets_its_own_refusal_and_without_any_there_is_no_group() -> None:
+def test_adds_that_come_together_get_their_own_refusals_and_if_all_are_refused_there_is_no_group() -> None:
     store = Site().open()
     engine, ledgers = StoreInternals(store), [store.ledger(1), store.ledger(2)]
     for ledger in ledgers:

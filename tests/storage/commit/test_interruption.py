@@ -99,7 +99,9 @@ def test_an_error_of_ours_is_a_failure(error: BaseException) -> None:
     "error",
     [OSError(errno.EIO, "a handler's"), TimeoutError(errno.ETIMEDOUT, "a handler's"), AssertionError()],
 )
-def test_what_could_be_a_failure_of_the_disk_or_of_the_program_is_one(error: BaseException) -> None:
+def test_an_exception_that_could_be_a_failure_of_the_disk_or_of_the_program_counts_as_one(
+    error: BaseException,
+) -> None:
     assert not is_interruption(raised_by_a_handler(error))
 
 
@@ -170,7 +172,7 @@ def test_a_sync_that_a_handler_interrupts_is_repeated_once_and_in_another_thread
     assert [one.payload for one in site.after_power_cut().ledger(1).entries()] == [b"zero", b"one", b"two"]
 
 
-def test_what_repeats_itself_without_progress_stops_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_repeats_itself_stops_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Site().open()
     ledger, syncs = store.ledger(1), []
     ledger.append(b"zero")

@@ -130,7 +130,7 @@ def reopenings(site: Site) -> Iterator[Store]:
 # ── fences ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_fence_waits_for_adds_before_it_and_refuses_those_behind() -> None:
+def test_a_fence_waits_for_adds_before_it_and_refuses_those_after_it() -> None:
     site, store = opened()
     ledger = store.ledger(7)
     ledger.append(b"first")
@@ -153,7 +153,7 @@ def test_a_fence_waits_for_adds_before_it_and_refuses_those_behind() -> None:
     assert payloads(site.after_power_cut(), 7) == [b"first", b"second", b"third"]
 
 
-def test_a_fence_stands_behind_the_entries_that_it_waited_for() -> None:
+def test_a_fence_is_written_after_the_entries_that_it_waited_for() -> None:
     site, store = opened()
     store.ledger(7).submit(b"in the same group")
     store.ledger(7).fence()
@@ -188,7 +188,7 @@ def test_a_fence_waits_for_the_turn_under_way() -> None:
         ledger.append(b"late")
 
 
-def test_who_sees_a_fence_sees_all_that_it_has_let_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_sees_a_fence_sees_all_entries_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     _, store = opened()
     ledger = store.ledger(7)
     seen: list[int | None] = []
@@ -210,7 +210,7 @@ def test_who_sees_a_fence_sees_all_that_it_has_let_pass(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("said", ["fence", "last add confirmed"])
-def test_what_was_said_is_not_written_again(said: str) -> None:
+def test_a_repeated_fence_or_confirmation_is_not_written_again(said: str) -> None:
     site, store = opened()
     ledger = store.ledger(7)
 
@@ -226,7 +226,7 @@ def test_what_was_said_is_not_written_again(said: str) -> None:
     assert len(site.disk.trace) == done
 
 
-def test_two_who_fence_at_once_write_one_fence() -> None:
+def test_two_fences_at_once_write_one_record() -> None:
     site, store = opened()
     ledger, answers = store.ledger(7), list[int | None]()
     ledger.append(b"one")
@@ -255,7 +255,7 @@ def test_a_wrong_password_fences_nothing() -> None:
 
 
 @pytest.mark.sampled
-def test_a_fence_of_a_ledger_without_entries_holds_at_every_operation_behind_its_answer() -> None:
+def test_a_fence_of_a_ledger_without_entries_holds_at_every_operation_after_its_answer() -> None:
     site, store = opened()
     store.ledger(8).append(b"one")
     found = moments(
@@ -282,7 +282,7 @@ def test_a_fence_of_a_ledger_without_entries_holds_at_every_operation_behind_its
 
 
 @pytest.mark.sampled
-def test_a_confirmation_holds_at_every_operation_behind_its_answer() -> None:
+def test_a_confirmation_holds_at_every_operation_after_its_answer() -> None:
     site, store = opened()
     ledger = store.ledger(9, password=OLD)
     numbers = [3, 5, 11]
@@ -308,7 +308,7 @@ def test_a_confirmation_holds_at_every_operation_behind_its_answer() -> None:
 
 @pytest.mark.parametrize("said", ["fence", "last add confirmed"])
 @pytest.mark.parametrize("fault", [FailedSync(JOURNAL_SYNC, seed=1), Refused(JOURNAL_SYNC)])
-def test_what_was_said_in_a_group_that_failed_is_not_answered(fault: Fault, said: str) -> None:
+def test_a_fence_or_confirmation_in_a_group_that_failed_is_not_answered(fault: Fault, said: str) -> None:
     site, store = opened()
     ledger = store.ledger(7)
     ledger.append(b"one")
@@ -358,7 +358,9 @@ def test_a_confirmation_that_found_no_space_was_never_said(full: tuple[Site, Sto
     assert site.after_power_cut().ledger(7).explicit_lac == 3
 
 
-def test_who_waited_for_the_fence_of_another_that_found_no_space_fences_it(full: tuple[Site, Store]) -> None:
+def test_a_caller_that_waited_for_a_fence_that_found_no_space_fences_the_ledger(
+    full: tuple[Site, Store],
+) -> None:
     site, store = full
     ledger, answers = store.ledger(7), list[int | None]()
     thread = threading.Thread(target=lambda: answers.append(ledger.fence()))
@@ -381,7 +383,7 @@ def test_who_waited_for_the_fence_of_another_that_found_no_space_fences_it(full:
 # ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_key_stands_in_front_of_what_is_said_in_each_journal() -> None:
+def test_in_each_journal_the_key_of_a_ledger_comes_before_its_records() -> None:
     site, store = opened(ROLLING)
     said: dict[int, bytes] = {}
     for number in range(20, 44):
@@ -415,7 +417,7 @@ def test_a_ledger_that_is_spoken_of_in_several_journals_has_its_key_in_each() ->
     assert all(data.count(key) == 1 and data.index(key) < data.index(word) for data in spoken)
 
 
-def test_what_is_written_again_by_an_opening_has_its_keys_in_front_too() -> None:
+def test_records_that_an_opening_writes_again_come_after_their_keys_too() -> None:
     site, store = opened()
     store.ledger(9, password=OLD).fence()
     store = site.after_kill()
@@ -427,7 +429,7 @@ def test_what_is_written_again_by_an_opening_has_its_keys_in_front_too() -> None
     assert data.count(key) == 1
 
 
-def test_what_is_written_again_needs_no_entry_that_cannot_be_read() -> None:
+def test_an_opening_writes_entries_again_although_the_last_one_cannot_be_read() -> None:
     site, store = opened()
     bookie, writer = store.bookie, AddingClient()
     bookie.add(writer.entry(9), writer.key)
@@ -484,7 +486,7 @@ def test_a_ledger_that_is_made_again_has_its_own_key_in_a_journal_that_has_the_o
 
 
 @pytest.mark.parametrize("later_key", [NEW, b""], ids=["another key", "the usual key"])
-def test_the_key_of_an_add_that_found_no_space_is_nobody_s(later_key: bytes) -> None:
+def test_the_key_of_an_add_that_found_no_space_does_not_count(later_key: bytes) -> None:
     site, store = opened(replace(SMALL, memtable_size_max=64 << 20))
     store.ledger(8).append(b"so that the next group needs another journal")
     site.disk.plant(Refused(When(verb=Verb.ZERO_FILL, lasting=FOREVER), errno.ENOSPC))
@@ -584,7 +586,7 @@ def test_a_deleted_ledger_is_gone_at_once_and_its_id_is_free(where: str) -> None
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("where", PLACES)
-def test_a_delete_is_whole_at_every_operation_and_holds_behind_its_answer(where: str) -> None:
+def test_a_delete_is_whole_at_every_operation_and_holds_after_its_answer(where: str) -> None:
     site, store = with_old_ledger(where)
     old = payloads_with(store, OLD)
     found = moments(
@@ -622,7 +624,7 @@ def test_a_delete_waits_for_the_adds_before_it_and_they_are_answered() -> None:
     assert_gone(site.after_power_cut())
 
 
-def test_an_add_behind_a_delete_waits_and_makes_another_ledger() -> None:
+def test_an_add_after_a_delete_waits_and_makes_another_ledger() -> None:
     site, store = with_old_ledger("in both")
     answers: list[int] = []
     thread = threading.Thread(target=lambda: answers.append(new_ledger(store).append(b"new 0")))
@@ -643,7 +645,7 @@ def test_an_add_behind_a_delete_waits_and_makes_another_ledger() -> None:
     assert_new(site.after_power_cut(), b"new 0")
 
 
-def test_whoever_reads_while_a_ledger_goes_finds_it_whole_or_not_at_all(
+def test_a_reader_beside_a_delete_finds_the_ledger_whole_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, store = with_old_ledger("in both")
@@ -693,7 +695,7 @@ def test_a_ledger_is_deleted_and_made_again_and_again(times: int) -> None:
     assert_gone(site.after_power_cut())
 
 
-def test_a_delete_behind_adds_that_found_no_space_is_refused_with_them(full: tuple[Site, Store]) -> None:
+def test_a_delete_after_adds_that_found_no_space_is_refused_with_them(full: tuple[Site, Store]) -> None:
     site, store = full
     refused: list[DiskFull] = []
 
@@ -733,7 +735,7 @@ def test_an_empty_ledger_is_deleted_too() -> None:
     assert_gone(site.after_power_cut())
 
 
-def test_what_is_not_there_cannot_be_deleted_and_nothing_is_written() -> None:
+def test_a_ledger_that_does_not_exist_cannot_be_deleted_and_nothing_is_written() -> None:
     site, store = opened()
     store.ledger(8).append(b"other 0")
     done = len(site.disk.trace)
@@ -860,7 +862,7 @@ def tombstone_log(store: Store) -> object:
     return tombstone.log
 
 
-def test_a_tombstone_learns_of_the_logs_at_the_first_checkpoint_that_freezes_behind_the_delete() -> None:
+def test_a_tombstone_gets_its_log_position_at_the_first_checkpoint_that_freezes_after_the_delete() -> None:
     site, store = with_old_ledger("in the log")
     store.ledger(7, password=OLD).append(b"in the table")
     steps = steps_of(site, store)
@@ -952,7 +954,7 @@ OPEN_ROWS_FAULTS: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("what", OPEN_ROWS_FAULTS)
-def test_a_delete_of_which_nobody_knows_stops_the_store_and_the_next_opening_decides(what: str) -> None:
+def test_a_delete_with_an_unknown_outcome_stops_the_store_and_the_next_opening_decides(what: str) -> None:
     site, store = with_rows_closed() if what == "a name that is not durable" else with_rows_open()
     old = shown(store)
     site.disk.plant(OPEN_ROWS_FAULTS[what])
@@ -975,7 +977,7 @@ def test_a_delete_of_which_nobody_knows_stops_the_store_and_the_next_opening_dec
 
 @pytest.mark.parametrize("verb", [Verb.WRITE, Verb.SYNC])
 @pytest.mark.parametrize("start", [with_rows_open, with_rows_closed])
-def test_an_error_of_the_rows_that_does_not_last_is_nobody_s_business(
+def test_a_write_of_rows_that_fails_once_is_repeated_in_a_new_file(
     start: Callable[[], tuple[Site, Store]], verb: Verb
 ) -> None:
     site, store = start()
@@ -1080,7 +1082,7 @@ def test_limbo_that_comes_while_a_ledger_is_deleted_does_not_bring_it_back() -> 
         store = site.after_kill()
 
 
-def test_what_a_deleted_ledger_had_is_not_found_while_checkpoints_go_by_step_by_step() -> None:
+def test_entries_of_a_deleted_ledger_are_not_found_at_any_step_of_a_checkpoint() -> None:
     site, store = with_old_ledger("in the log")
     store.ledger(7, password=OLD).delete()
     new_ledger(store).append(b"new 0")

@@ -96,7 +96,7 @@ def test_a_group_is_atomic_when_any_of_its_runs_holds_several_entries(
     assert portion.journal_group.record_count == sum(counts)
 
 
-def test_what_is_joined_for_the_table_never_mixes_two_ledgers() -> None:
+def test_entries_that_are_joined_for_the_table_are_of_one_ledger() -> None:
     one, other = state_of(7), state_of(8)
     added(other, b"x")
     # Ids that go on and fronts of one size, and all the same another ledger's entry between them.

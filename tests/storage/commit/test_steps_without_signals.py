@@ -124,7 +124,7 @@ def test_another_thread_takes_all_steps_itself(act: Callable[[Case], None]) -> N
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_what_ends_the_thread_that_resumes_a_commit_is_raised_to_the_caller(
+def test_an_error_in_the_thread_that_resumes_a_commit_is_raised_in_the_caller(
     error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: JournalWriter) -> None:

@@ -111,6 +111,6 @@ def test_buffers_are_the_records_one_after_the_other(sizes: list[int], count: in
 
 @pytest.mark.parametrize("width", [1, 3, 40])
 @pytest.mark.parametrize("count", [1, 2, 1023, 1024, 1025, 2048, 2500])
-def test_what_is_split_evenly_is_the_same_when_it_is_joined(count: int, width: int) -> None:
+def test_evenly_split_pieces_are_the_same_bytes_when_they_are_joined(count: int, width: int) -> None:
     pieces = [at.to_bytes(4, "big")[-1:] * width for at in range(count)]
     assert list(record_format.split_evenly(b"".join(pieces), count)) == pieces

@@ -36,7 +36,7 @@ class IndexOfTen:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_is_hidden_changes_only_under_the_lock(change: Callable[[VisibleIndex], None]) -> None:
+def test_the_hidden_ledgers_change_only_under_the_lock(change: Callable[[VisibleIndex], None]) -> None:
     visible = VisibleIndex(cast("IndexReader", IndexOfTen()), HeldLock)
     with pytest.raises(LockIsHeld):
         change(visible)

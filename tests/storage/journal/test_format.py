@@ -269,7 +269,7 @@ def test_a_seal_always_has_room(position: int, alignment: int) -> None:
 
 
 @pytest.mark.parametrize("alignment", journal_seal.ALIGNMENTS)
-def test_groups_begin_aligned_behind_the_header(alignment: int) -> None:
+def test_groups_begin_aligned_after_the_header(alignment: int) -> None:
     journal = OurJournal(5, alignment=alignment)
     assert journal.end == journal_seal.first_group_start(alignment) == alignment
     journal.group(entry_record(1, 0)).group(entry_record(1, 1))

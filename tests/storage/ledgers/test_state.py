@@ -304,7 +304,7 @@ def test_the_first_entry_decides_the_digest_type_after_a_fence_or_a_confirmation
     assert tail.tells_digest
 
 
-def test_behind_the_first_entry_no_other_tells() -> None:
+def test_the_first_entry_decides_the_digest_type() -> None:
     tail = claimed()
     appended(tail, [b"x"], WRITER)
     assert tail.tells_digest
@@ -457,7 +457,7 @@ def eventful() -> LedgerState:
     return tail
 
 
-def test_behind_a_delete_it_is_another_ledger() -> None:
+def test_after_a_delete_it_is_another_ledger() -> None:
     tail = eventful()
     tail.restart(NEW)
     assert (tail.end, tail.is_claimed) == (EMPTY, False)

@@ -26,7 +26,7 @@ LONG_S = 3600.0
 """Longer than any test waits: a test whose wake-up is lost fails because its thread does not end."""
 
 
-def test_what_is_there_already_is_not_waited_for() -> None:
+def test_a_condition_that_holds_already_is_not_waited_for() -> None:
     waiters = LedgerWaiters()
     assert waiters.wait_for(7, lambda: True)
     assert waiters.waiting == {}
