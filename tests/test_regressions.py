@@ -29,7 +29,7 @@ from storage import (
     StoreConfig,
     StoreFailed,
 )
-from storage.commit import committer, deletes, ledger_control, pending
+from storage.commit import committer, deletes, ledger_control, pending, portions
 from storage.commit import queue as commit_queue
 from storage.commit.pending import PendingEntries, PendingFence, PendingLac
 from storage.entry import format as entry_format
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 ADDS = (
     committer,
     pending,
+    portions,
     journal_writer,
     journal_set,
     memtable_table,

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.aio.thread_calls import ThreadCalls
-from storage.commit import pending
+from storage.commit import portions
 from storage.commit.committer import Committer
 from storage.commit.pending import (
     DONE,
@@ -823,7 +823,7 @@ def store_of(contender: Any) -> Store:
 ADMIT = (Committer, "_admit")
 """The only way of work into a group: the first arguments of `setattr`."""
 
-SPLIT_WORK = (pending, "_part")
+SPLIT_WORK = (portions, "_part")
 """The division of work that is too large for one group of the journal: the first arguments of `setattr`."""
 
 WRITE_PIECE = (JournalWriter, "_write_piece")

@@ -16,12 +16,12 @@ from store_internals import AsyncEngine
 
 from storage import StoreFailed
 from storage.aio import AsyncStore, ledger, loop_commits
-from storage.commit import committer, pending
+from storage.commit import committer, pending, portions
 from storage.commit import queue as commit_queue
 from storage.journal import journal_set
 from storage.ledgers import state as ledgers_state
 
-ADDS = (committer, pending, journal_set, ledgers_state, commit_queue, loop_commits, ledger)
+ADDS = (committer, pending, portions, journal_set, ledgers_state, commit_queue, loop_commits, ledger)
 """The modules that an add runs through."""
 
 

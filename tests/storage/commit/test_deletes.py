@@ -13,7 +13,7 @@ from sampling import many
 from stepped_store import Site, payloads
 from store_internals import EngineCall, LockIsHeld, StoreInternals
 
-from storage.commit import committer, deletes, ledger_control, pending
+from storage.commit import committer, deletes, ledger_control, pending, pending_deletes, portions
 from storage.commit import queue as commit_queue
 from storage.commit.pending import ERASED
 from storage.commit.pending_deletes import PendingDelete
@@ -34,6 +34,8 @@ MODULES = (
     committer,
     deletes,
     pending,
+    pending_deletes,
+    portions,
     journal_set,
     metadata_log,
     waiters,
