@@ -91,6 +91,7 @@ CLUSTER_DRIVERS = {
     "storage/cluster/topics/embedded_nodes.py",
     "storage/cluster/topics/ledgers_port.py",
     "storage/cluster/topics/owner.py",
+    "storage/cluster/topics/partitioned.py",
     "storage/cluster/topics/producer.py",
     "storage/cluster/topics/sequences.py",
     "storage/cluster/topics/topic.py",

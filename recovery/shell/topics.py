@@ -18,7 +18,7 @@ from recovery.shell.options import PayloadFormat
 from recovery.shell.output import Column, number_column
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 
     from recovery.shell.cluster_metadata import MetadataConnection
     from recovery.shell.output import Row
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from storage.cluster.topics.ledgers_port import TopicLedgers
     from storage.cluster.topics.managed_ledger import TopicName
     from storage.cluster.topics.message import ReceivedMessage
-    from storage.cluster.topics.reader import Start
+    from storage.cluster.topics.policies import MissingLedgers
+    from storage.cluster.topics.reader import AsyncTopicReader, Start
 
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -192,6 +193,37 @@ def _start_of(first: str, after: str | None, since: str | None) -> Start:
         return {"earliest": EARLIEST, "latest": LATEST}.get(first) or MessageId.parse(first)
     except InvalidMessageId as error:
         raise click.UsageError(str(error)) from error
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def reading(
+    ledgers: TopicLedgers, name: TopicName, start: Start, missing: MissingLedgers
+) -> tuple[Sequence[AsyncTopicReader], AsyncGenerator[ReceivedMessage, None]]:
+    """Return the messages of a topic or of all its partitions, and what reads them."""
+    from storage.cluster.topics.partitioned import AsyncPartitionedTopic
+    from storage.cluster.topics.topic import open_topic
+
+    topic = await open_topic(ledgers, name, missing=missing)
+    if isinstance(topic, AsyncPartitionedTopic):
+        merged = topic.reader(start)
+        return merged.readers, merged.messages()
+    reader = topic.reader(start)
+    return [reader], reader.messages()
+
+
+async def following(
+    ledgers: TopicLedgers, name: TopicName, start: Start
+) -> AsyncGenerator[ReceivedMessage, None]:
+    """Return the messages of a topic or of all its partitions without end."""
+    from storage.cluster.topics.partitioned import AsyncPartitionedTopic
+    from storage.cluster.topics.topic import open_topic
+
+    topic = await open_topic(ledgers, name)
+    if isinstance(topic, AsyncPartitionedTopic):
+        return topic.reader(start).follow()
+    return topic.reader(start).follow()
 
 
 # ── rows of messages ─────────────────────────────────────────────────────────────────────────────────────

@@ -14,8 +14,8 @@ from cluster_in_a_thread import cluster_in_a_thread
 
 from recovery.shell.commands.topic import TopicGroup
 from recovery.shell.main import cli
+from storage.cluster.topics import batch_format, message_id
 from storage.cluster.topics import format as entry_format
-from storage.cluster.topics import message_id
 from storage.cluster.topics.format import decode_entry, encode_entry
 from storage.cluster.topics.managed_ledger import (
     NO_LEDGER,
@@ -37,15 +37,19 @@ if TYPE_CHECKING:
     from storage.cluster.wire.protobuf import MessageTable
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "topics.md").read_text(encoding="utf-8")
-IN_A_STORE, IN_A_CLUSTER, PRODUCING, ROUTING = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-SHOWN, PRODUCED = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+IN_A_STORE, IN_A_CLUSTER, PRODUCING, PARTITIONS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SHOWN, PRODUCED, PARTITIONED = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 (CONSOLE,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 ENTRY, ID, TOPIC, CURSOR, STATE = (
     bytes.fromhex(re.sub(r"#.*", "", block)) for block in re.findall(r"```hex\n(.*?)```", PAGE, re.DOTALL)
 )
 
 
-@pytest.mark.parametrize(("program", "shown"), [(IN_A_STORE, SHOWN), (PRODUCING, PRODUCED)])
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [(IN_A_STORE, SHOWN), (PRODUCING, PRODUCED), (PARTITIONS, PARTITIONED)],
+    ids=["store", "producing", "partitions"],
+)
 def test_a_program_with_one_store_prints_what_is_shown(program: str, shown: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -70,11 +74,6 @@ def test_a_killed_producer_is_taken_over_and_nothing_acknowledged_is_lost(tmp_pa
     lost, after = done.stdout.splitlines()
     assert re.fullmatch(r"0 of \d{2,} lost", lost), lost
     assert after == "[b'after']"
-
-
-def test_the_program_with_partitions_prints_their_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(ROUTING, "topics.md", "exec"), {})
-    assert capsys.readouterr().out == "[1, 2, 2]\n"
 
 
 def test_the_commands_say_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +102,7 @@ def test_the_id_and_the_metadata_are_those_of_the_code() -> None:
     assert encode_position_info(PositionInfo(Position(3, 0), batches=part)) == STATE
 
 
-@pytest.mark.parametrize("table", [entry_format._METADATA, entry_format._SINGLE, message_id._TABLE])  # noqa: SLF001
+@pytest.mark.parametrize("table", [entry_format._METADATA, batch_format._SINGLE, message_id._TABLE])  # noqa: SLF001
 def test_every_field_is_in_a_table(table: MessageTable) -> None:
     numbers = set(map(int, re.findall(r"\b\d{1,2}\b", PAGE.split("## Formats")[1].split("### A worked")[0])))
     assert {one.number for one in table.fields} <= numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import TYPE_CHECKING
 
 from memory_znodes import MemoryServer
@@ -22,7 +23,7 @@ from storage.entry.model import Entry
 from storage.errors import LedgerFenced
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from memory_znodes import MemoryZnodes
 
@@ -51,20 +52,25 @@ class MemoryLedgers:
     entry_size_max = 1 << 20
 
     def __init__(
-        self, server: MemoryServer | None = None, ledgers: dict[int, MemoryLedger] | None = None
+        self,
+        server: MemoryServer | None = None,
+        ledgers: dict[int, MemoryLedger] | None = None,
+        ids: Iterator[int] | None = None,
     ) -> None:
         self.server = server or MemoryServer()
         self.ledgers = {} if ledgers is None else ledgers
+        self._ids = count() if ids is None else ids
+        """No id is used twice, also not that of a ledger that was deleted."""
         self.nodes: MemoryZnodes = self.server.session()
         self.views: list[int] = []
         """The ledgers that were viewed, in order."""
 
     def other(self) -> MemoryLedgers:
         """Return the same ledgers as another process sees them."""
-        return MemoryLedgers(self.server, self.ledgers)
+        return MemoryLedgers(self.server, self.ledgers, self._ids)
 
     async def create(self, topic: str, cursor: str | None = None) -> MemoryAppender:
-        ledger_id = max(self.ledgers, default=-1) + 1
+        ledger_id = next(self._ids)
         self.ledgers[ledger_id] = MemoryLedger(topic, cursor)
         return MemoryAppender(self.ledgers, ledger_id)
 
@@ -88,8 +94,8 @@ class MemoryLedgers:
     async def delete(self, ledger_id: int) -> None:
         self.ledgers.pop(ledger_id, None)
 
-    async def ledgers_of(self, topic: str) -> list[int]:
-        return [ledger_id for ledger_id, one in self.ledgers.items() if one.topic == topic]
+    async def ledgers_of(self, topic: str) -> dict[int, str | None]:
+        return {ledger_id: one.cursor for ledger_id, one in self.ledgers.items() if one.topic == topic}
 
     def _ledger(self, ledger_id: int) -> MemoryLedger:
         if ledger_id not in self.ledgers:
@@ -140,12 +146,14 @@ class MemoryReader:
         last = min(first + min(count_max, 3), len(self._ledger.payloads))
         return [await self.read(entry_id) for entry_id in range(first, last)]
 
-    async def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
+    async def entry_batches(
+        self, first: int = 0, last: int | None = None
+    ) -> AsyncGenerator[list[Entry], None]:
         if not self._ledger.is_closed:
             raise LedgerNotClosed(self._id)
         end = len(self._ledger.payloads) if last is None else last + 1
-        for entry_id in range(first, end):
-            yield await self.read(entry_id)
+        for at in range(first, end, 2):
+            yield [await self.read(entry_id) for entry_id in range(at, min(at + 2, end))]
 
     async def follow(self, first: int = 0) -> AsyncGenerator[Entry, None]:
         while True:

@@ -74,7 +74,8 @@ class MemoryZnodes(TreeSession):
         self._session_id = session_id
         self._is_expired = False
         self._losses: dict[int, Loss] = {}
-        self._reads_lost = 0
+        self._reads = 0
+        self._reads_lost = range(0)
         self._shown: ZnodeTree | None = None
         """What a server that lags shows."""
         self.writes = 0
@@ -88,9 +89,9 @@ class MemoryZnodes(TreeSession):
         """Let the answer of the write after so many others be lost."""
         self._losses[self.writes + after] = loss
 
-    def lose_reads(self, count: int) -> None:
-        """Let the next reads fail."""
-        self._reads_lost = count
+    def lose_reads(self, count: int, after: int = 0) -> None:
+        """Let reads fail: the next ones, or those after so many others."""
+        self._reads_lost = range(self._reads + after, self._reads + after + count)
 
     def lag(self) -> None:
         """Let the session's server show the present until it has answered a write or a `sync`."""
@@ -146,8 +147,8 @@ class MemoryZnodes(TreeSession):
 
     async def _read(self) -> None:
         await self._arrive()
-        if self._reads_lost:
-            self._reads_lost -= 1
+        self._reads += 1
+        if self._reads - 1 in self._reads_lost:
             raise MetadataUnavailable("lost")
 
     def look(self, look: Callable[[ZnodeTree], _State]) -> _State:

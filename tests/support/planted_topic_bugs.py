@@ -127,15 +127,16 @@ TOPIC_BUGS = (
                 CHANGE,
                 "ListChange.written",
                 Rewrite(
-                    "self.result = TopicFenced(self._topic)", "self._lost = Unknown('')\nreturn self._read()"
+                    "self.result = TopicFenced(self._topic)",
+                    "self._lost = Unknown('')\nreturn self._read('')",
                 ),
             ),
             EditAddress(
                 CHANGE,
                 "ListChange.read",
                 Rewrite(
-                    "self.result = found if ... else TopicFenced(self._topic)",
-                    "self._write = WriteList(self._write.data, found)\nreturn self.begin()",
+                    "self.result = TopicFenced(self._topic)",
+                    "self._write = WriteList(self._write.data, answer.stat.version)\nreturn [self._write]",
                 ),
             ),
         ),

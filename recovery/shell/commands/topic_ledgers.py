@@ -1,15 +1,16 @@
 """`ledgerstore topic create`, `list`, `stats`, `roll-over`, `trim`, `delete`, `copy`: whole topics.
 
 Rows of `list`:   topic, partitions (of a topic that has them), ledgers, entries, size, subscriptions
-Rows of `stats`:  kind (ledger or subscription), name, entries (of a subscription: those it has not
-                  acknowledged), size, closed (when the ledger was closed), position (the entry up to which
-                  all are acknowledged), ranges (acknowledged entries after it, in intervals)
+Rows of `stats`:  kind (partitions, ledger or subscription), name, entries (of a subscription: those it has
+                  not acknowledged), size, closed (when the ledger was closed), position (the entry up to
+                  which all are acknowledged), ranges (acknowledged entries after it, in intervals).
+                  Of a topic with partitions the first rows have the sums of all of them
 Rows of `copy`:   source, target (ledger:entry of an entry and of its copy), messages
 """
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -130,35 +131,58 @@ def stats(place: str, name: TopicName, form: Form, connection: MetadataConnectio
 
 async def _stats_rows(ledgers: TopicLedgers, name: TopicName) -> AsyncIterator[Row]:
     from storage.cluster.topics.administration import partition_names
+    from storage.cluster.topics.errors import NoSuchTopic
+
+    names = await partition_names(ledgers, name)
+    rows: list[Row] = []
+    for one in names:
+        # A partition is made by its first message.
+        with suppress(NoSuchTopic) if names != [name] else nullcontext():
+            rows += [row async for row in _rows_of(ledgers, one)]
+    if names != [name]:
+        yield {
+            "topic": str(name),
+            "kind": "partitions",
+            "name": str(len(names)),
+            "entries": sum(int(str(row["entries"])) for row in rows if row["kind"] == "ledger"),
+            "size": sum(int(str(row["size"])) for row in rows if row["kind"] == "ledger"),
+        }
+        totals: dict[str, int] = {}
+        for row in rows:
+            if row["kind"] == "subscription":
+                subscription = str(row["name"])
+                totals[subscription] = totals.get(subscription, 0) + int(str(row["entries"]))
+        for subscription, left in totals.items():
+            yield {"topic": str(name), "kind": "subscription", "name": subscription, "entries": left}
+    for row in rows:
+        yield row
+
+
+async def _rows_of(ledgers: TopicLedgers, name: TopicName) -> AsyncIterator[Row]:
     from storage.cluster.topics.cursor_store import read_cursor, subscriptions_of
     from storage.cluster.topics.reader import read_extents
     from storage.cluster.topics.topic import AsyncTopic
 
-    for one in await partition_names(ledgers, name):
-        extents = await read_extents(ledgers, one)
-        for ledger in (await AsyncTopic(ledgers, one).stats()).ledgers:
-            yield {
-                "topic": str(one),
-                "kind": "ledger",
-                "name": str(ledger.ledger_id),
-                "entries": ledger.entries,
-                "size": ledger.size,
-                "closed": topics.time_of(ledger.timestamp_ms),
-                "position": None,
-                "ranges": None,
-            }
-        for subscription in await subscriptions_of(ledgers, one):
-            cursor = await read_cursor(ledgers, one, subscription, extents)
-            yield {
-                "topic": str(one),
-                "kind": "subscription",
-                "name": subscription,
-                "entries": cursor.backlog(extents),
-                "size": None,
-                "closed": None,
-                "position": str(cursor.mark_delete),
-                "ranges": cursor.ranges_count,
-            }
+    extents = await read_extents(ledgers, name)
+    for ledger in (await AsyncTopic(ledgers, name).stats()).ledgers:
+        yield {
+            "topic": str(name),
+            "kind": "ledger",
+            "name": str(ledger.ledger_id),
+            "entries": ledger.entries or 0,
+            "size": ledger.size or 0,
+            "closed": topics.time_of(ledger.timestamp_ms),
+        }
+    for subscription in await subscriptions_of(ledgers, name):
+        cursor = await read_cursor(ledgers, name, subscription, extents)
+        yield {
+            "topic": str(name),
+            "kind": "subscription",
+            "name": subscription,
+            "entries": cursor.backlog(extents),
+            "position": str(cursor.mark_delete),
+            "ranges": cursor.ranges_count,
+        }
 
 
 @click.command("roll-over")

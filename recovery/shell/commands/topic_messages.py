@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from storage.cluster.client.distribution import Quorums
     from storage.cluster.topics.ledgers_port import TopicLedgers
     from storage.cluster.topics.managed_ledger import TopicName
-    from storage.cluster.topics.message import Message, ReceivedMessage
+    from storage.cluster.topics.message import ReceivedMessage
     from storage.cluster.topics.message_id import MessageId
     from storage.cluster.topics.reader import Start
 
@@ -114,6 +114,7 @@ def produce(
     from storage.cluster.topics.message import Message
     from storage.cluster.topics.producer import Batching
     from storage.cluster.topics.routing import KeyHash
+    from storage.cluster.topics.topic import open_topic
 
     pairs = [one.partition("=") for one in properties]
     if any(not separator for _, separator, _ in pairs):
@@ -129,18 +130,20 @@ def produce(
     async def work() -> int:
         async with (
             topics.open_topics(place, connection, quorums) as ledgers,
-            _Partitions(ledgers, name, KeyHash(key_hash)) as partitions,
+            await open_topic(ledgers, name, KeyHash(key_hash)) as topic,
+            await topic.producer(
+                producer_name, Batching(batch), Compression[compression.upper()]
+            ) as producer,
         ):
-            await partitions.open(producer_name, Batching(batch), Compression[compression.upper()])
             count = 0
             waiting: deque[tuple[int, Future[MessageId | None]]] = deque()
             for message in given:
-                waiting.append((len(message.payload), await partitions.submit(message)))
+                waiting.append((len(message.payload), await producer.submit(message)))
                 if len(waiting) >= max(_UNDER_WAY_MAX, 2 * batch):
                     size, sent = waiting.popleft()
                     out.row({"id": str(await sent), "size": size})
                 count += 1
-            await partitions.flush()
+            await producer.flush()
             for size, sent in waiting:
                 out.row({"id": str(await sent), "size": size})
             out.end()
@@ -153,46 +156,6 @@ def produce(
 def _lines() -> Iterator[bytes]:
     for line in sys.stdin.buffer:
         yield line.removesuffix(b"\n")
-
-
-class _Partitions:
-    """The producers of a topic's partitions, or of the topic itself."""
-
-    def __init__(self, ledgers: TopicLedgers, name: TopicName, key_hash: object) -> None:
-        from storage.cluster.topics.routing import KeyHash
-
-        self._ledgers = ledgers
-        self._name = name
-        self._key_hash = KeyHash(key_hash)
-        self._opened = AsyncExitStack()
-
-    async def open(self, producer_name: str | None, batch: object, compression: object) -> None:
-        from storage.cluster.topics.administration import partition_names
-        from storage.cluster.topics.compression import Compression
-        from storage.cluster.topics.producer import Batching
-        from storage.cluster.topics.routing import Router
-        from storage.cluster.topics.topic import AsyncTopic
-
-        assert isinstance(batch, Batching)
-        names = await partition_names(self._ledgers, self._name)
-        self._router = Router(len(names), self._key_hash)
-        self._producers = []
-        for name in names:
-            topic = await self._opened.enter_async_context(AsyncTopic(self._ledgers, name))
-            self._producers.append(await topic.producer(producer_name, batch, Compression(compression)))
-
-    async def submit(self, message: Message) -> Future[MessageId | None]:
-        return await self._producers[self._router.partition_of(message)].submit(message)
-
-    async def flush(self) -> None:
-        for producer in self._producers:
-            await producer.flush()
-
-    async def __aenter__(self) -> _Partitions:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._opened.aclose()
 
 
 @click.command()
@@ -216,7 +179,7 @@ def read(
 ) -> None:
     """Read the messages of TOPIC up to its current end. Nothing is changed, and nothing acknowledged.
 
-    The partitions of a topic are read one after the other.
+    Those of all partitions are merged by the times at which they were published.
 
     \b
     Examples:
@@ -229,21 +192,20 @@ def read(
     missing = MissingLedgers.SKIP if skip_missing else MissingLedgers.REFUSE
 
     async def work() -> int:
-        from storage.cluster.topics.administration import partition_names
-        from storage.cluster.topics.reader import AsyncTopicReader
-
         out, count = row_writer(form, topics.message_columns(PayloadFormat(payload))), 0
         async with topics.open_topics(place, connection) as ledgers:
-            for one in await partition_names(ledgers, name):
-                reader = AsyncTopicReader(ledgers, one, start, missing)
-                async with aclosing(reader.messages()) as messages:
-                    async for received in messages:
-                        if count == limit:
-                            break
-                        out.row(topics.message_row(received, PayloadFormat(payload)))
-                        count += 1
+            readers, messages = await topics.reading(ledgers, name, start, missing)
+            async with aclosing(messages):
+                async for received in messages:
+                    if count == limit:
+                        break
+                    out.row(topics.message_row(received, PayloadFormat(payload)))
+                    count += 1
+            for reader in readers:
                 for ledger_id in reader.skipped_ledgers:
-                    say(f"topic read: {one}: ledger {ledger_id} does not exist, its messages are lost")
+                    say(
+                        f"topic read: {reader.name}: ledger {ledger_id} does not exist, its messages are lost"
+                    )
         out.end()
         return count
 
@@ -270,19 +232,18 @@ def follow(
 ) -> None:
     """Read messages of TOPIC and wait for more, until Ctrl-C. Nothing is changed, and nothing acknowledged.
 
-    A partition of a topic is followed by its own name, such as orders-partition-0.
+    Messages of all partitions are shown as they come.
 
     \b
     Examples:
       ledgerstore topic follow zk://localhost:2181/ledgers orders
       ledgerstore topic follow zk://localhost:2181/ledgers orders --after 7:41:-1:-1 --ndjson
     """
-    from storage.cluster.topics.reader import AsyncTopicReader
 
     async def work() -> int:
         async with (
             topics.open_topics(place, connection) as ledgers,
-            aclosing(AsyncTopicReader(ledgers, name, start).follow()) as messages,
+            aclosing(await topics.following(ledgers, name, start)) as messages,
         ):
             return await _show(messages, limit, PayloadFormat(payload), form)
 
@@ -347,12 +308,16 @@ def subscribe(
       ledgerstore topic subscribe zk://localhost:2181/ledgers orders billing --limit 10 --ndjson
       ledgerstore topic subscribe zk://localhost:2181/ledgers orders billing --wait 5
     """
-    from storage.cluster.topics.subscription import SubscriptionMode, open_subscription
+    from storage.cluster.topics.subscription import SubscriptionMode
+    from storage.cluster.topics.topic import open_topic
 
     mode = SubscriptionMode.FAILOVER if failover else SubscriptionMode.EXCLUSIVE
 
     async def received_from(ledgers: TopicLedgers) -> AsyncGenerator[ReceivedMessage, None]:
-        async with await open_subscription(ledgers, name, subscription, mode, start) as consumer:
+        async with (
+            await open_topic(ledgers, name) as topic,
+            await topic.subscription(subscription, mode, start) as consumer,
+        ):
             while True:
                 message = await (consumer.receive() if wait is None else consumer.receive_within(wait))
                 if message is None:

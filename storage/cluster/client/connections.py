@@ -45,6 +45,9 @@ _FAILURES = frozenset({Code.IO_ERROR, Code.READ_ONLY, Code.TOO_MANY_REQUESTS, Co
 
 _CLOSED = "the client is closed"
 
+_WRITE_SIZE = 64 << 10
+"""Bytes of small frames that are written together, and bytes that may wait in a transport."""
+
 _ENDED_V2_CALLS_MAX = 10_000
 """The most calls of version 2 that may end without an answer before their connection is given up."""
 
@@ -102,6 +105,8 @@ class BookieLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._no_attempt_before = 0.0
+        self._has_room = True
+        """Whether the transport takes more."""
         self._out: list[bytes] = []
         """Frames that are not written yet."""
         self._received = b""
@@ -150,10 +155,26 @@ class BookieLink(asyncio.Protocol):
         return True
 
     def flush(self) -> None:
-        """Write what is not written yet."""
-        if self._transport is not None and self._out:
-            self._transport.write(b"".join(self._out))
-            self._out.clear()
+        """Write what is not written yet, as far as the socket takes it.
+
+        Small frames are written together, which saves calls of the system. A large one is written as it is,
+        which saves a copy. What the socket does not take waits here, because the transport would copy it.
+        """
+        out, at = self._out, 0
+        while self._transport is not None and self._has_room and at < len(out):
+            begin, size = at, 0
+            while at < len(out) and size < _WRITE_SIZE:
+                size += len(out[at])
+                at += 1
+            self._transport.write(out[begin] if at == begin + 1 else b"".join(out[begin:at]))
+        del out[:at]
+
+    def pause_writing(self) -> None:
+        self._has_room = False
+
+    def resume_writing(self) -> None:
+        self._has_room = True
+        self.flush()
 
     def _end(self, number: int, answer: BookieAnswer) -> None:
         call = self._calls.pop(number, None)
@@ -199,6 +220,8 @@ class BookieLink(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        transport.set_write_buffer_limits(high=_WRITE_SIZE, low=_WRITE_SIZE // 4)
+        self._has_room = True
         self._received = b""
         self._is_silent = True
 

@@ -5,6 +5,8 @@ written here, and the reverse.
     message_id        the place of a message: its text, bytes and order
     message           a message as an application gives it, and as a reader gets it
     compression       the compressions that an entry can have
+    message_format    the fields of one message
+    batch_format      the bytes of the messages of a batch
     format            the bytes of an entry: metadata, checksum, one message or a batch
     cursor            what a subscription has acknowledged
     managed_ledger    the names of topics, and what the metadata has about a topic and its cursors
@@ -29,6 +31,7 @@ event loop:
     subscription      delivers messages until they are acknowledged
     cursor_store      keeps the acknowledgements of a subscription in a node or in a ledger
     topic             the object that a program uses
+    partitioned       the same for all partitions of a topic
     blocking          the same for threads, with blocking_readers
     embedded          the topics of one local store
     administration    lists, copies and deletes whole topics, and makes partitions

@@ -13,9 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from storage.cluster.client.loop_thread import pass_on, shown_as
-from storage.cluster.topics.blocking_readers import Subscription, TopicReader
+from storage.cluster.topics.blocking_readers import (
+    PartitionedReader,
+    PartitionedSubscription,
+    Subscription,
+    TopicReader,
+)
 from storage.cluster.topics.compression import Compression
 from storage.cluster.topics.message_id import EARLIEST, LATEST
+from storage.cluster.topics.routing import KeyHash
 from storage.cluster.topics.subscription import SubscriptionMode
 from storage.errors import StoreError
 
@@ -27,6 +33,12 @@ if TYPE_CHECKING:
     from storage.cluster.topics.managed_ledger import LedgerInfo, TopicName
     from storage.cluster.topics.message import Message
     from storage.cluster.topics.message_id import MessageId
+    from storage.cluster.topics.partitioned import (
+        AsyncPartitionedProducer,
+        AsyncPartitionedTopic,
+        PartitionedStats,
+        StartOfPartitions,
+    )
     from storage.cluster.topics.producer import AsyncProducer, Batching
     from storage.cluster.topics.reader import Start
     from storage.cluster.topics.topic import AsyncTopic, TopicStats
@@ -111,6 +123,16 @@ class Topic:
         opened = self._topic.subscription(name, mode, start, save_after_s)
         return Subscription(self._thread, self._thread.run(opened))
 
+    def partitioned(
+        self, count: int | None = None, key_hash: KeyHash = KeyHash.JAVA_STRING
+    ) -> PartitionedTopic:
+        """Return the partitions of this topic as one object; with `count` make so many if there are none.
+
+        Raise `NoSuchTopic` if it has no partitions, and `TopicExists` if it has others than `count`, or
+        messages of its own.
+        """
+        return PartitionedTopic(self._thread, self._thread.run(self._topic.partitioned(count, key_hash)))
+
     def subscriptions(self) -> list[str]:
         """Return the names of all subscriptions. Raise `NoSuchTopic`."""
         return self._thread.run(self._topic.subscriptions())
@@ -132,10 +154,92 @@ class Topic:
         self._thread.run(self._topic.close())
 
 
+class PartitionedTopic:
+    """All partitions of a topic. The methods are those of `AsyncPartitionedTopic`."""
+
+    def __init__(self, thread: LoopThread, topic: AsyncPartitionedTopic) -> None:
+        self._thread = thread
+        self._topic = topic
+        self.partitions = tuple(Topic(thread, one) for one in topic.partitions)
+
+    @property
+    def name(self) -> TopicName:
+        return self._topic.name
+
+    def __repr__(self) -> str:
+        return shown_as(self, self._topic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with suppress(StoreError):
+                self.close()
+
+    def take_over(self) -> None:
+        """Become the process that writes the partitions."""
+        self._thread.run(self._topic.take_over())
+
+    def producer(
+        self,
+        name: str | None = None,
+        batch: Batching | None = None,
+        compression: Compression = Compression.NONE,
+    ) -> Producer:
+        """Return a producer, which writes each message to the partition that its key chooses."""
+        return Producer(self._thread, self._thread.run(self._topic.producer(name, batch, compression)))
+
+    def send(self, message: bytes | Message) -> MessageId:
+        """Write a message in an entry of its own, and return its id when it is durable."""
+        return self._thread.run(self._topic.send(message))
+
+    def send_many(
+        self, messages: Iterable[bytes | Message], batch: Batching | None = None
+    ) -> list[MessageId]:
+        """Write messages in batches, and return their ids when all are durable."""
+        return self._thread.run(self._topic.send_many(messages, batch))
+
+    def reader(self, start: StartOfPartitions = EARLIEST) -> PartitionedReader:
+        """Return a reader of all partitions."""
+        return PartitionedReader(self._thread, self._topic.reader(start))
+
+    def subscription(
+        self,
+        name: str,
+        mode: SubscriptionMode = SubscriptionMode.EXCLUSIVE,
+        start: StartOfPartitions = LATEST,
+        save_after_s: float = 1.0,
+    ) -> PartitionedSubscription:
+        """Open the subscription of all partitions, or make it with `start` as its first messages."""
+        opened = self._topic.subscription(name, mode, start, save_after_s)
+        return PartitionedSubscription(self._thread, self._thread.run(opened))
+
+    def roll_over(self) -> None:
+        """Close the current ledgers and begin the next ones, except where the current one is empty."""
+        self._thread.run(self._topic.roll_over())
+
+    def trim(self) -> tuple[int, ...]:
+        """Delete the ledgers that all subscriptions have passed and retention lets go. Return their ids."""
+        return self._thread.run(self._topic.trim())
+
+    def stats(self) -> PartitionedStats:
+        """Return the figures of all partitions now."""
+        return self._thread.run(self._topic.stats())
+
+    def close(self) -> None:
+        """Close all partitions. Raise the first error, when all are closed."""
+        self._thread.run(self._topic.close())
+
+
 class Producer:
     """Writes messages to a topic. The methods are those of `AsyncProducer`."""
 
-    def __init__(self, thread: LoopThread, producer: AsyncProducer) -> None:
+    def __init__(self, thread: LoopThread, producer: AsyncProducer | AsyncPartitionedProducer) -> None:
         self._thread = thread
         self._producer = producer
         self._waiting: deque[tuple[bytes | Message, int | None, Future[MessageId | None]]] = deque()

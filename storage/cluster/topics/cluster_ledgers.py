@@ -82,27 +82,27 @@ class ClusterLedgers:
         with suppress(NoSuchLedgerExistsOnMetadataServer):
             await self._cluster.delete_open(ledger_id)
 
-    async def ledgers_of(self, topic: str) -> list[int]:
+    async def ledgers_of(self, topic: str) -> dict[int, str | None]:
         """Look at the metadata of every ledger of the cluster."""
-        found: list[int] = []
+        found: dict[int, str | None] = {}
         some: list[int] = []
         async for ledger_id in self._cluster.ledgers():
             some.append(ledger_id)
             if len(some) == _LOOKED_AT_ONCE:
-                found += await self._made_for(topic, some)
+                found |= await self._made_for(topic, some)
                 some = []
-        return found + await self._made_for(topic, some)
+        return found | await self._made_for(topic, some)
 
-    async def _made_for(self, topic: str, ledger_ids: Sequence[int]) -> list[int]:
-        wanted = topic.encode()
+    async def _made_for(self, topic: str, ledger_ids: Sequence[int]) -> dict[int, str | None]:
+        found: dict[int, str | None] = {}
         known = zip(ledger_ids, await self._cluster.metadata_of_all(ledger_ids), strict=True)
-        return [
-            ledger_id
-            for ledger_id, metadata in known
-            if not isinstance(metadata, Gone)
-            and any(one.key == _OWNER_KEY and one.value == wanted for one in metadata.custom)
-            and not any(one.key == _CURSOR_KEY for one in metadata.custom)
-        ]
+        for ledger_id, metadata in known:
+            if not isinstance(metadata, Gone):
+                values = {one.key: one.value for one in metadata.custom}
+                if values.get(_OWNER_KEY) == topic.encode():
+                    cursor = values.get(_CURSOR_KEY)
+                    found[ledger_id] = None if cursor is None else cursor.decode(errors="replace")
+        return found
 
 
 class ClusterAppender:

@@ -9,6 +9,8 @@
 
 Each write of the node names the version that this consumer knows. Opening writes it, so that a former
 consumer that still runs is refused from then on. A ledger is deleted after the node names it no longer.
+A subscription that was deleted and made again has the same versions once more, so it is also compared when
+the node was created.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ from storage.cluster.topics.owner import managed_name
 from storage.errors import LedgerFenced, NoSuchEntry, StoreError
 
 if TYPE_CHECKING:
+    from storage.cluster.metadata.znodes import NodeStat
     from storage.cluster.topics.ledgers_port import LedgerAppender, TopicLedgers
     from storage.cluster.topics.managed_ledger import TopicName
 
@@ -67,6 +70,8 @@ class CursorStore:
         self._subscription = subscription
         self._path = name.cursor_path(subscription)
         self._version = 0
+        self._created_zxid: int | None = None
+        """When the node was created; `None` if that was not read yet."""
         self._unanswered: set[bytes] = set()
         """What was written to the node without an answer, also because the coroutine was cancelled."""
         self._appender: LedgerAppender | None = None
@@ -87,7 +92,7 @@ class CursorStore:
             data = encode_cursor(cursor.to_node_with_ledger(NO_LEDGER))
             answer = await self._ledgers.nodes.create(self._path, data)
             if isinstance(answer, Created):
-                self._version = 0
+                self._version, self._created_zxid = 0, None
                 self.saved_changes = cursor.changes
                 if cursor.ranges_count or cursor.needs_ledger:
                     await self.save()
@@ -117,7 +122,8 @@ class CursorStore:
         node = await read_node(self._ledgers, self._name, self._subscription)
         if node is None:
             raise NoSuchSubscription(str(self._name), self._subscription)
-        info, self._version = node
+        info, stat = node
+        self._version, self._created_zxid = stat.version, stat.created_zxid
         self._unanswered.clear()
         entry = None
         if info.cursors_ledger_id != NO_LEDGER:
@@ -136,6 +142,7 @@ class CursorStore:
 
     async def save(self) -> None:
         """Make the current state durable. Raise `SubscriptionFenced` if another consumer has taken over."""
+        await self._check_created()
         changes = self.cursor.changes
         if self._appender is not None or self.cursor.needs_ledger:
             await self._save_to_ledger()
@@ -155,6 +162,7 @@ class CursorStore:
 
     async def close(self) -> None:
         """Make the current state durable where the next consumer finds it soonest."""
+        await self._check_created()
         changes = self.cursor.changes
         if not self.cursor.needs_ledger:
             if self._appender is not None or not self.is_saved:
@@ -241,9 +249,23 @@ class CursorStore:
         await self._delete_former(info.cursors_ledger_id)
         self._former_ledger = NO_LEDGER
 
+    async def _check_created(self) -> None:
+        """Raise `SubscriptionFenced` if the node is that of a subscription of the same name made later."""
+        node = await self._ledgers.nodes.get(self._path)
+        if isinstance(node, Gone):
+            return  # the write says it, also if this server lags
+        if self._created_zxid is None:
+            self._created_zxid = node.stat.created_zxid
+        if node.stat.created_zxid > self._created_zxid:
+            raise SubscriptionFenced(str(self._name), self._subscription)
+
     def _is_own(self, node: Node) -> bool:
         """Return whether the node is as one of the writes without an answer has left it."""
-        return node.stat.version == self._version + 1 and node.data in self._unanswered
+        return (
+            node.stat.version == self._version + 1
+            and node.stat.created_zxid == self._created_zxid
+            and node.data in self._unanswered
+        )
 
     async def _delete_former(self, named: int) -> None:
         """Delete the ledger that the node has named before, unless it is the one that is named now."""
@@ -257,12 +279,12 @@ class CursorStore:
 
 async def read_node(
     ledgers: TopicLedgers, name: TopicName, subscription: str
-) -> tuple[ManagedCursorInfo, int] | None:
-    """Return the node of a subscription and its version; `None` if there is none."""
+) -> tuple[ManagedCursorInfo, NodeStat] | None:
+    """Return the node of a subscription and its stat; `None` if there is none."""
     path = name.cursor_path(subscription)
     await ledgers.nodes.sync(path)
     node = await ledgers.nodes.get(path)
-    return None if isinstance(node, Gone) else (decode_cursor(path, node.data), node.stat.version)
+    return None if isinstance(node, Gone) else (decode_cursor(path, node.data), node.stat)
 
 
 async def read_cursor(ledgers: TopicLedgers, name: TopicName, subscription: str, extents: Extents) -> Cursor:

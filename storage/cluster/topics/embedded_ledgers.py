@@ -41,10 +41,11 @@ class EmbeddedLedgers:
     def __init__(self, store: AsyncStore, entry_size_max: int) -> None:
         """`entry_size_max` is that of the store's settings."""
         self._store = store
-        self.nodes = EmbeddedNodes(self._ledger(NODES_LEDGER), self._delete_leftovers)
         self.entry_size_max = entry_size_max - overhead(DigestType.CRC32C)
-        self._made: dict[int, str] = {}
-        """By ledger that was made since the store was opened: its topic."""
+        log = self._ledger(NODES_LEDGER)
+        self.nodes = EmbeddedNodes(log, self._delete_leftovers, self.entry_size_max)
+        self._made: dict[int, tuple[str, str | None]] = {}
+        """By ledger that was made since the store was opened: its topic, and the cursor that it is for."""
 
     async def _delete_leftovers(self) -> None:
         """Delete ledgers that a crash has left, and that no node names.
@@ -73,8 +74,7 @@ class EmbeddedLedgers:
 
     async def create(self, topic: str, cursor: str | None = None) -> EmbeddedAppender:
         ledger_id = _FIRST_LEDGER + await self.nodes.announce(topic, cursor)
-        if cursor is None:
-            self._made[ledger_id] = topic
+        self._made[ledger_id] = topic, cursor
         return EmbeddedAppender(self._ledger(ledger_id))
 
     async def take_over(self, ledger_id: int) -> ClosedLedger:
@@ -92,8 +92,8 @@ class EmbeddedLedgers:
             await self._ledger(ledger_id).delete()
         self._made.pop(ledger_id, None)
 
-    async def ledgers_of(self, topic: str) -> list[int]:
-        return [ledger_id for ledger_id, owner in self._made.items() if owner == topic]
+    async def ledgers_of(self, topic: str) -> dict[int, str | None]:
+        return {ledger_id: cursor for ledger_id, (owner, cursor) in self._made.items() if owner == topic}
 
     def _ledger(self, ledger_id: int) -> AsyncLedger:
         return self._store.ledger(ledger_id, password=_PASSWORD)
@@ -164,33 +164,39 @@ class EmbeddedReader:
         return await self._ledger.read(entry_id)
 
     async def read_batch(self, first: int, count_max: int = 256, size_max: int = 1 << 20) -> list[Entry]:
-        found: list[Entry] = []
-        size = 0
-        async with aclosing(self.entries(first, first + count_max - 1)) as entries:
-            async for entry in entries:
-                found.append(entry)
-                size += len(entry.payload)
-                if size >= size_max:
-                    break
-        return found or [await self.read(first)]
+        async with aclosing(self.entry_batches(first, first + count_max - 1, size_max)) as batches:
+            async for batch in batches:
+                return batch
+        return [await self.read(first)]
 
-    async def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
+    async def entry_batches(
+        self, first: int = 0, last: int | None = None, size_max: int = 1 << 20
+    ) -> AsyncGenerator[list[Entry], None]:
         end = await self.read_last_add_confirmed()
         end = end if last is None else min(last, end)
         if first > end:
             return
+        found: list[Entry] = []
+        size = 0
         async with aclosing(self._ledger.entries(first, end)) as entries:
             async for entry in entries:
-                yield entry
+                found.append(entry)
+                size += len(entry.payload)
+                if size >= size_max:
+                    yield found
+                    found, size = [], 0
+        if found:
+            yield found
 
     async def follow(self, first: int = 0) -> AsyncGenerator[Entry, None]:
         while True:
             end = await self._ledger.wait_for_last_add_confirmed(first - 1)
             if end < first:
                 return  # nothing comes any more: it was closed or deleted
-            async with aclosing(self.entries(first, end)) as entries:
-                async for entry in entries:
-                    yield entry
+            async with aclosing(self.entry_batches(first, end)) as batches:
+                async for batch in batches:
+                    for entry in batch:
+                        yield entry
             first = end + 1
 
 

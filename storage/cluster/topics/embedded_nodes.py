@@ -63,9 +63,15 @@ class _Change(NamedTuple):
 class EmbeddedNodes:
     """The nodes of one store. For the coroutines of its loop."""
 
-    def __init__(self, log: AsyncLedger, after_load: Callable[[], Coroutine[object, object, None]]) -> None:
+    def __init__(
+        self,
+        log: AsyncLedger,
+        after_load: Callable[[], Coroutine[object, object, None]],
+        entry_size_max: int,
+    ) -> None:
         """`after_load` is called once, before any node is read or written."""
         self._log = log
+        self._entry_size_max = entry_size_max
         self._after_load = after_load
         self._loading = asyncio.Lock()
         self._is_loaded = False
@@ -73,6 +79,9 @@ class EmbeddedNodes:
         self._nodes: dict[str, NodeState] = {}
         self._children: dict[str, set[str]] = {}
         self._ephemeral: set[str] = set()
+        self._created: dict[str, int] = {}
+        """By path: a number that no other node of this path has had since the store was opened."""
+        self._creations = 0
         self._pending: dict[str, NodeState] = {}
         """The nodes as the changes leave them that are being written."""
         self._waiting: list[_Change] = []
@@ -141,7 +150,17 @@ class EmbeddedNodes:
             return Gone()
         children = len(self._children.get(path, ()))
         stat = NodeStat(
-            0, 0, found.created_ms, found.modified_ms, found.version, 0, 0, 0, len(found.data), children, 0
+            self._created[path],
+            0,
+            found.created_ms,
+            found.modified_ms,
+            found.version,
+            0,
+            0,
+            0,
+            len(found.data),
+            children,
+            0,
         )
         return Node(found.data, stat)
 
@@ -236,36 +255,47 @@ class EmbeddedNodes:
             if self._size > max(_REWRITE_SIZE_MIN, 2 * self._live_size):
                 await self._rewrite()
 
-    async def _write_group(self, group: list[_Change]) -> None:
-        changes, answers, entries = [], [], []
+    async def _write_group(self, group: Sequence[_Change]) -> None:
+        decided = self._decided(group)
+        if not decided:
+            return
+        try:
+            ids = await self._log.append_many([entry for _, _, entry, _ in decided])
+        except StoreError as error:
+            for one, _, _, _ in decided:
+                if not one.answer.done():
+                    one.answer.set_exception(error)
+            return
+        finally:
+            self._pending.clear()
+        for (one, change, entry, answer), entry_id in zip(decided, ids, strict=True):
+            self._size += len(entry)
+            if isinstance(change, NodeState):
+                self._apply(change)
+                _settle(one.answer, answer)
+            else:
+                _settle(one.answer, entry_id)
+
+    def _decided(
+        self, group: Sequence[_Change]
+    ) -> list[tuple[_Change, NodeState | AnnouncedLedger, bytes, object]]:
+        """Return the changes that have to be written, with their entries and answers. Answer the others."""
+        decided: list[tuple[_Change, NodeState | AnnouncedLedger, bytes, object]] = []
         for one in group:
             change, answer = one.decide()
             if change is None:
                 _settle(one.answer, answer)
                 continue
+            entry = encode_change(change)
+            if len(entry) > self._entry_size_max:
+                # Not in the commit, because it would fail all others.
+                if not one.answer.done():
+                    one.answer.set_exception(EntryTooLarge(len(entry), self._entry_size_max))
+                continue
             if isinstance(change, NodeState):
                 self._pending[change.path] = change
-            changes.append(change)
-            answers.append((one.answer, answer))
-            entries.append(encode_change(change))
-        if not entries:
-            return
-        try:
-            ids = await self._log.append_many(entries)
-        except StoreError as error:
-            for future, _ in answers:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        finally:
-            self._pending.clear()
-        self._size += sum(map(len, entries))
-        for change, (future, answer), entry_id in zip(changes, answers, ids, strict=True):
-            if isinstance(change, NodeState):
-                self._apply(change)
-                _settle(future, answer)
-            else:
-                _settle(future, entry_id)
+            decided.append((one, change, entry, answer))
+        return decided
 
     def _logged(self, change: NodeState) -> NodeState | None:
         """Return a change that has to be written. That of an ephemeral node is made at once."""
@@ -300,12 +330,16 @@ class EmbeddedNodes:
         self._live_size -= 0 if before is None else _size_of(before)
         if change.data is None:
             self._ephemeral.discard(change.path)
+            self._created.pop(change.path, None)
             siblings = self._children.get(parent)
             if siblings is not None:
                 siblings.discard(name)
                 if not siblings:
                     del self._children[parent]
         else:
+            if before is None:
+                self._creations += 1
+                self._created[change.path] = self._creations
             self._nodes[change.path] = change
             self._live_size += _size_of(change)
             self._children.setdefault(parent, set()).add(name)

@@ -84,8 +84,8 @@ class LedgerReader(Protocol):
 
     async def read_batch(self, first: int, count_max: int = ..., size_max: int = ...) -> list[Entry]: ...
 
-    def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
-        """Yield the entries of a closed ledger, from one id to another; by default all."""
+    def entry_batches(self, first: int = 0, last: int | None = None) -> AsyncGenerator[list[Entry], None]:
+        """Yield the entries of a closed ledger, from one id to another, some at once; by default all."""
         ...
 
     def follow(self, first: int = 0) -> AsyncGenerator[Entry, None]:
@@ -147,8 +147,8 @@ class TopicLedgers(Protocol):
         """Delete a ledger whatever its state is. Nothing happens if there is none."""
         ...
 
-    async def ledgers_of(self, topic: str) -> list[int]:
-        """Return the ids of all ledgers that were created for the messages of the topic.
+    async def ledgers_of(self, topic: str) -> dict[int, str | None]:
+        """Return all ledgers that were created for the topic: `None`, or the cursor that each is for.
 
         Takes long in a cluster with many ledgers.
         """

@@ -22,7 +22,7 @@ from urllib.parse import quote_plus, unquote_plus
 from storage.cluster.errors import InvalidMetadata
 from storage.cluster.topics.compression import Compression, NotDecompressed, decompress
 from storage.cluster.topics.errors import InvalidTopicName
-from storage.cluster.topics.format import KEY_VALUE
+from storage.cluster.topics.message_format import KEY_VALUE
 from storage.cluster.wire import protobuf
 from storage.cluster.wire.protobuf import FieldKind, Malformed, MessageField, MessageTable
 

@@ -10,6 +10,7 @@ Ids grow with the messages of one partition, and are not dense: the next message
 from __future__ import annotations
 
 import re
+from itertools import repeat
 from typing import NamedTuple
 
 from storage.cluster.topics.errors import InvalidMessageId
@@ -65,9 +66,9 @@ class MessageId(NamedTuple):
     def of_batch(self, count: int) -> list[MessageId]:
         """Return the ids of the messages of a batch, given that of its entry."""
         ledger_id, entry_id, partition, _ = self
-        # Without the constructor, which is a function of Python and takes twice as long.
-        make, kind = tuple.__new__, type(self)
-        return [make(kind, (ledger_id, entry_id, partition, index)) for index in range(count)]
+        # The constructor is a function of Python, and takes four times as long.
+        rows = zip(repeat(ledger_id), repeat(entry_id), repeat(partition), range(count), strict=False)
+        return [*map(tuple.__new__, repeat(type(self)), rows)]
 
     @classmethod
     def parse(cls, text: str) -> MessageId:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ledgerstore.topics")
 
 _ENTRIES_IN_FLIGHT_MAX = 5_000
-_BYTES_IN_FLIGHT_MAX = 32 << 20
+_BYTES_IN_FLIGHT_MAX = 8 << 20
 """The limits of what one topic has under way, so that memory is bounded."""
 
 _METADATA_RETRY_S = 1.0
@@ -196,13 +196,13 @@ class TopicOwner:
             self._perform(begin())
             return await trimmed
 
-    async def sweep(self) -> list[int]:
-        """Delete ledgers of this topic that are in no list, which a crash has left. Return their ids.
+    async def sweep(self, found: Iterable[int]) -> list[int]:
+        """Delete those of the topic's ledgers that are in no list, which a crash has left. Return their ids.
 
-        It is safe because the list is written between the search and the deletes: another owner that has
-        created one of these ledgers has read the list before, so that it can no longer name the ledger.
+        `found` are the ledgers that were created for its messages. It is safe because the list is written
+        between the search and the deletes: another owner that has created one of these ledgers has read the
+        list before, so that it can no longer name the ledger.
         """
-        found = await self._ledgers.ledgers_of(managed_name(self.name))
         await self._when_listed(lambda: self._series.touch(self._now_ms()))
         listed = {one.ledger_id for one in self._series.list.ledgers}
         leaked = [ledger_id for ledger_id in found if ledger_id not in listed]

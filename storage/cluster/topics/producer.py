@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, Self
 
 from storage.cluster.client.driver import mark_retrieved, refuse, settle
@@ -14,11 +16,12 @@ from storage.cluster.topics.compression import Compression
 from storage.cluster.topics.errors import MessageTooLarge, SequenceNotAscending, TopicClosed
 from storage.cluster.topics.format import encode_entry
 from storage.cluster.topics.message import Message
+from storage.cluster.topics.message_format import is_bytes, payload_of
 from storage.cluster.topics.message_id import MessageId
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from storage.cluster.topics.owner import TopicOwner
@@ -59,25 +62,26 @@ class _Batch:
     __slots__ = ("ended", "messages", "sent", "sequence_ids", "size")
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.sequence_ids: list[int] = []
+        self.messages: list[Message | bytes] = []
+        self.sequence_ids: list[int] | range = []
         self.size = 0
         self.sent: list[asyncio.Future[MessageId | None]] = []
         """One for each message, or none if its caller waits for the entry."""
         self.ended: list[asyncio.Future[tuple[int, int]]] = []
         """Callers that wait for the place of the entry."""
 
-    def take(self, message: Message, sequence_id: int) -> None:
+    def take(self, message: Message | bytes, sequence_id: int) -> None:
+        assert isinstance(self.sequence_ids, list), "a range is of a batch that is full"
         self.messages.append(message)
         self.sequence_ids.append(sequence_id)
-        self.size += len(message.payload)
+        self.size += len(payload_of(message))
 
     def is_full(self, batching: Batching) -> bool:
         return len(self.messages) >= batching.count or self.size >= batching.size
 
-    def has_room(self, message: Message, limit: int) -> bool:
+    def has_room(self, message: Message | bytes, limit: int) -> bool:
         """Return whether the entry stays below the limit with this message. A batch takes at least one."""
-        size = self.size + len(message.payload) + (len(self.messages) + 1) * _MESSAGE_OVERHEAD
+        size = self.size + len(payload_of(message)) + (len(self.messages) + 1) * _MESSAGE_OVERHEAD
         return not self.messages or size <= limit
 
 
@@ -172,30 +176,47 @@ class AsyncProducer:
         self._write()
         self._check()
         places: list[tuple[asyncio.Future[tuple[int, int]], int]] = []
-        batch, batching, limit = _Batch(), self._batching, self._owner.entry_size_max
+        source, waiting = iter(messages), list[Message | bytes]()
         count = size = 0
-        for message in messages:
-            one = self._message_of(message)
-            if batch.is_full(batching) or not batch.has_room(one, limit):
-                places.append((self._place_of(batch), len(batch.messages)))
-                self._add(batch)
-                count, size = count + len(batch.messages), size + batch.size
-                batch = _Batch()
-                if not self._owner.has_room() or count >= _PASS_COUNT or size >= _PASS_SIZE:
-                    await asyncio.sleep(0)
-                    await self._owner.wait_for_room()
-                    self._check()
-                    self._write()  # other tasks may have submitted messages, whose numbers come first
-                    count = size = 0
-            self._last += 1
-            batch.take(one, self._last)
-        if batch.messages:
-            places.append((self._place_of(batch), len(batch.messages)))
+        while True:
+            waiting += self._messages_of([*islice(source, self._batching.count - len(waiting))])
+            if not waiting:
+                break
+            if not self._owner.has_room() or count >= _PASS_COUNT or size >= _PASS_SIZE:
+                await asyncio.sleep(0)
+                await self._owner.wait_for_room()
+                self._check()
+                self._write()  # other tasks may have submitted messages, whose numbers come first
+                count = size = 0
+            batch = _Batch()
+            used, batch.size = self._fitting(waiting)
+            batch.messages, waiting = waiting[:used], waiting[used:]
+            batch.sequence_ids = range(self._last + 1, self._last + 1 + used)
+            self._last += used
+            places.append((self._place_of(batch), used))
             self._add(batch)
+            count, size = count + used, size + batch.size
         ids: list[MessageId] = []
         for place, count in places:
             ids += self._ids(await place, count)
         return ids
+
+    def _messages_of(self, given: list[bytes | Message]) -> Sequence[Message | bytes]:
+        """Return what is written of these messages. Raise if one is too large."""
+        if is_bytes(given) and max(map(len, given)) <= self._owner.entry_size_max:
+            return given
+        return [self._message_of(one) for one in given]
+
+    def _fitting(self, messages: Sequence[Message | bytes]) -> tuple[int, int]:
+        """Return how many of these messages are the next batch, and the size of their payloads."""
+        if len(messages) == 1:
+            return 1, len(payload_of(messages[0]))
+        sizes = [*accumulate(map(len, messages if is_bytes(messages) else map(payload_of, messages)))]
+        count = min(bisect_left(sizes, self._batching.size) + 1, len(sizes))
+        limit = self._owner.entry_size_max
+        while count > 1 and sizes[count - 1] + count * _MESSAGE_OVERHEAD > limit:
+            count -= 1
+        return count, sizes[count - 1]
 
     async def flush(self) -> None:
         """Write the messages that wait for others, and return when all messages given before are durable.
@@ -246,16 +267,14 @@ class AsyncProducer:
             raise TopicClosed(f"producer {self.name!r} of {self._owner.name}")
         self._owner.check()
 
-    def _message_of(self, message: bytes | Message) -> Message:
-        """Return the message, or that of these bytes. Raise if it is too large."""
-        if isinstance(message, Message):
-            one = message
-        else:
-            one = Message(message if type(message) is bytes else bytes(memoryview(message)))
-        limit = self._owner.entry_size_max
-        if self._compression is Compression.NONE and len(one.payload) > limit:
-            raise MessageTooLarge(len(one.payload), limit, str(self._owner.name))
-        return one
+    def _message_of(self, message: bytes | Message) -> Message | bytes:
+        """Return what is written: a buffer as bytes, because it may be reused. Raise if it is too large."""
+        if type(message) is not bytes and not isinstance(message, Message):
+            message = bytes(memoryview(message))
+        size, limit = len(payload_of(message)), self._owner.entry_size_max
+        if size > limit and self._compression is Compression.NONE:
+            raise MessageTooLarge(size, limit, str(self._owner.name))
+        return message
 
     def _next_sequence_id(self, given: int | None) -> int:
         number = self._last + 1 if given is None else given

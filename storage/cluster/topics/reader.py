@@ -17,7 +17,6 @@ from storage.cluster.topics.cursor import Extents
 from storage.cluster.topics.errors import LedgerMissing, NoSuchTopic, NotInTopic
 from storage.cluster.topics.format import DecodedEntry, decode_entry
 from storage.cluster.topics.managed_ledger import ManagedLedgerInfo, Position
-from storage.cluster.topics.message import ReceivedMessage
 from storage.cluster.topics.message_id import EARLIEST, LATEST, MessageId
 from storage.cluster.topics.policies import MissingLedgers
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from storage.cluster.metadata.znodes import Node, NodeWatch
     from storage.cluster.topics.ledgers_port import LedgerReader, TopicLedgers
     from storage.cluster.topics.managed_ledger import LedgerInfo, TopicName
+    from storage.cluster.topics.message import ReceivedMessage
     from storage.entry.model import Entry
 
 _BATCH_COUNT = 500
@@ -80,7 +80,7 @@ class AsyncTopicReader:
         The bookies tell others of an entry with the next one, or a moment later.
         """
         self.name = name
-        self._topic = str(name)
+        self._topic, self._partition = str(name), name.partition_index
         self.next = Position(-1, 0)
         """The entry that is read next; it need not be there."""
         self.skipped_ledgers: list[int] = []
@@ -91,7 +91,7 @@ class AsyncTopicReader:
         self._last_written = last_written
         self._first_index = 0
         """Messages of the next entry's batch with a smaller index are passed over."""
-        self._given: MessageId | None = None
+        self._given: ReceivedMessage | None = None
         """The last message that was given of an entry with others, or of an iteration that was left."""
         self._info: ManagedLedgerInfo | None = None
         self._known: tuple[tuple[int, int], ...] = ()
@@ -107,46 +107,68 @@ class AsyncTopicReader:
 
     async def messages(self) -> AsyncGenerator[ReceivedMessage, None]:
         """Yield the messages up to the current end. Called again, it goes on with those that came since."""
-        async with aclosing(self.entries()) as entries:
-            async for entry in entries:
-                for message in self.received(entry):
-                    self._given = message.id
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                for message in batch:
+                    self._given = message
                     yield message
                 self._given = None
+
+    async def batches(self) -> AsyncGenerator[list[ReceivedMessage], None]:
+        """Yield the same messages, those of an entry together, which costs less for each of them."""
+        async with aclosing(self._entries()) as entries:
+            async for some in entries:
+                for entry in some:
+                    if batch := self._received(entry, self._decoded(entry)):
+                        yield batch
 
     async def follow(self) -> AsyncGenerator[ReceivedMessage, None]:
         """Yield the messages without end: wait for those that are still to come."""
-        async with aclosing(self.follow_entries()) as entries:
-            async for entry in entries:
-                for message in self.received(entry):
-                    self._given = message.id
+        async with aclosing(self.follow_batches()) as batches:
+            async for batch in batches:
+                for message in batch:
+                    self._given = message
                     yield message
                 self._given = None
 
+    async def follow_batches(self) -> AsyncGenerator[list[ReceivedMessage], None]:
+        """Yield the same messages, those of an entry together."""
+        async with aclosing(self.follow_entries()) as entries:
+            async for entry in entries:
+                if batch := self.received(entry):
+                    yield batch
+
     def received(self, entry: TopicEntry) -> list[ReceivedMessage]:
         """Return the messages of an entry that this reader has just read, from the first wanted one on."""
-        position, decoded, _ = entry
-        place = MessageId(*position, self.name.partition_index)
-        topic, size = self._topic, decoded.batch_size
-        # Without the constructor, which is a function of Python and takes twice as long.
-        make = tuple.__new__
-        received = [
-            make(ReceivedMessage, (message, message_id, topic, size, 0))
-            for message, message_id in zip(decoded.messages, decoded.ids(place), strict=True)
-        ]
+        return self._received(entry.position, entry.decoded)
+
+    def _received(self, place: Position | Entry, decoded: DecodedEntry) -> list[ReceivedMessage]:
+        # Without its constructor, which is a function of Python and takes twice as long.
+        message_id = tuple.__new__(MessageId, (place.ledger_id, place.entry_id, self._partition, -1))
+        received = decoded.received(message_id, self._topic)
         first, self._first_index = self._first_index, 0
-        return received[first:]
+        return received[first:] if first else received
 
     async def entries(self) -> AsyncGenerator[TopicEntry, None]:
         """Yield the entries up to the current end."""
+        async with aclosing(self._entries()) as entries:
+            async for some in entries:
+                for entry in some:
+                    yield self._read_entry(entry)
+
+    async def _entries(self) -> AsyncGenerator[list[Entry], None]:
+        """Yield the entries up to the current end, as many at once as the ledger gives.
+
+        The caller decodes one after the other, so that the place of the reader is after the last one.
+        """
         info = await self._refresh()
         if info is None:
             raise NoSuchTopic(str(self.name))
         await self._begin(info)
         while (ledger := self._ledger_of_next()) is not None:
             async with aclosing(self._up_to_the_end(ledger)) as entries:
-                async for entry in entries:
-                    yield entry
+                async for some in entries:
+                    yield some
             if not self._is_passed(ledger):
                 return
 
@@ -164,8 +186,9 @@ class AsyncTopicReader:
                     continue
                 found = self._followed(ledger) if self._is_written(ledger) else self._up_to_the_end(ledger)
                 async with aclosing(found) as entries:
-                    async for entry in entries:
-                        yield entry
+                    async for some in entries:
+                        for entry in some:
+                            yield self._read_entry(entry)
                 if not self._is_passed(ledger):
                     await self._changed()
         finally:
@@ -204,13 +227,17 @@ class AsyncTopicReader:
         """Go on with this entry. Another iteration has to be begun."""
         self._start, self._given, self.next, self._first_index = None, None, position, 0
 
-    def go_on_after(self, given: MessageId) -> None:
+    def go_back_to(self, message: ReceivedMessage) -> None:
+        """Go on with this message. Another iteration has to be begun."""
+        self._start, self._given = message.id, None
+
+    def go_on_after(self, given: ReceivedMessage) -> None:
         """Go on after this message, because those after it were not used. Another iteration begins there."""
         self._given = given
 
     # ── one ledger ────────────────────────────────────────────────────────────────────────────────────
 
-    async def _up_to_the_end(self, ledger: LedgerInfo) -> AsyncGenerator[TopicEntry, None]:
+    async def _up_to_the_end(self, ledger: LedgerInfo) -> AsyncGenerator[list[Entry], None]:
         """Yield the entries of a ledger that are acknowledged now."""
         reader = await self._view(ledger)
         if reader is None:
@@ -221,15 +248,14 @@ class AsyncTopicReader:
         if self.next.entry_id >= end:
             return
         try:
-            async with aclosing(reader.entries(self.next.entry_id, end - 1)) as entries:
-                async for entry in entries:
-                    yield self._decoded(entry)
+            async with aclosing(reader.entry_batches(self.next.entry_id, end - 1)) as batches:
+                async for batch in batches:
+                    yield batch
         except LedgerNotClosed:
             while self.next.entry_id < end:
                 count = min(_BATCH_COUNT, end - self.next.entry_id)
-                for entry in await reader.read_batch(self.next.entry_id, count):
-                    if entry.entry_id < end:
-                        yield self._decoded(entry)
+                batch = await reader.read_batch(self.next.entry_id, count)
+                yield [entry for entry in batch if entry.entry_id < end]
         if self.next.ledger_id == ledger.ledger_id and self.next.entry_id < end:
             await self._pass_missing(ledger)  # in a local store a ledger that is gone looks like an empty one
 
@@ -239,14 +265,14 @@ class AsyncTopicReader:
         written = self._last_written()
         return max(count, written.entry_id + 1) if written and written.ledger_id == ledger_id else count
 
-    async def _followed(self, ledger: LedgerInfo) -> AsyncGenerator[TopicEntry, None]:
+    async def _followed(self, ledger: LedgerInfo) -> AsyncGenerator[list[Entry], None]:
         """Yield the entries of the ledger that is written, until it is closed."""
         reader = await self._view(ledger)
         if reader is None:
             return
         async with aclosing(reader.follow(self.next.entry_id)) as entries:
             async for entry in entries:
-                yield self._decoded(entry)
+                yield [entry]
         self._ends[ledger.ledger_id] = self.next.entry_id
         await self._refresh()
 
@@ -269,14 +295,19 @@ class AsyncTopicReader:
         self._ends[ledger.ledger_id] = 0
         self.next = Position(ledger.ledger_id, max(self.next.entry_id, ledger.entries or 0))
 
-    def _decoded(self, entry: Entry) -> TopicEntry:
-        position = Position(entry.ledger_id, entry.entry_id)
-        if position != self.next:
+    def _read_entry(self, entry: Entry) -> TopicEntry:
+        decoded = self._decoded(entry)
+        return TopicEntry(Position(entry.ledger_id, entry.entry_id), decoded, entry.payload)
+
+    def _decoded(self, entry: Entry) -> DecodedEntry:
+        ledger_id, entry_id = entry.ledger_id, entry.entry_id
+        if (ledger_id, entry_id) != self.next:
             self._first_index = 0
-        decoded = decode_entry(entry.payload, self._topic, *position)
-        self.next = Position(entry.ledger_id, entry.entry_id + 1)
-        self._seen = max(self._seen, self.next)
-        return TopicEntry(position, decoded, entry.payload)
+        decoded = decode_entry(entry.payload, self._topic, ledger_id, entry_id)
+        self.next = after = tuple.__new__(Position, (ledger_id, entry_id + 1))
+        if after > self._seen:
+            self._seen = after
+        return decoded
 
     @property
     def _listed(self) -> tuple[LedgerInfo, ...]:
@@ -341,7 +372,7 @@ class AsyncTopicReader:
     async def _begin(self, info: ManagedLedgerInfo) -> None:
         """Find the first entry, once, or where an iteration was left."""
         if self._start is None and self._given is not None:
-            self._start = After(self._given)
+            self._start = After(self._given.id)
         self._given = None
         if self._start is None:
             return

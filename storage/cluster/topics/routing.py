@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from storage.cluster.errors import InvalidMetadata
 from storage.cluster.topics.errors import InvalidTopicName
 from storage.cluster.topics.managed_ledger import ROOT
+from storage.cluster.topics.message import Message
 
 if TYPE_CHECKING:
     from storage.cluster.topics.managed_ledger import TopicName
-    from storage.cluster.topics.message import Message
 
 PARTITIONED_TOPICS = "/admin/partitioned-topics"
 
@@ -52,12 +52,12 @@ class Router:
         self._key_hash = key_hash
         self._next = 0
 
-    def partition_of(self, message: Message) -> int:
+    def partition_of(self, message: Message | bytes) -> int:
         """Return the number of the partition, and go on with the next one if the message has no key."""
-        if message.key is None:
+        key = message.key if isinstance(message, Message) else None
+        if key is None:
             chosen, self._next = self._next, (self._next + 1) % self._partitions
             return chosen
-        key = message.key
         # A key of bytes is hashed in the form in which it is written.
         text = key if isinstance(key, str) else base64.b64encode(key).decode()
         return self._key_hash.of(text) % self._partitions

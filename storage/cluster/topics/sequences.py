@@ -50,6 +50,8 @@ class ProducerSequences:
         self._name = name
         self._path = name.cursor_path(CURSOR)
         self._version = -1
+        self._created_zxid: int | None = None
+        """When the node of the cursor was created; `None` if that was not read yet."""
         self._unanswered: set[bytes] = set()
         """What was written to the cursor without an answer."""
         self._last: dict[str, int] = {}
@@ -90,7 +92,7 @@ class ProducerSequences:
         if info.cursors_ledger_id != NO_LEDGER:
             position, properties = await self._from_ledger(info.cursors_ledger_id, position, properties)
         self._last = dict(properties)
-        self._version = node.stat.version
+        self._version, self._created_zxid = node.stat.version, node.stat.created_zxid
         for one in ledgers:
             if one.ledger_id >= position.ledger_id and one.ledger_id != current:
                 first = position.entry_id + 1 if one.ledger_id == position.ledger_id else 0
@@ -115,10 +117,11 @@ class ProducerSequences:
 
     async def _read(self, ledger_id: int, first: int) -> None:
         reader = await self._ledgers.view(ledger_id)
-        async for entry in reader.entries(first):
-            decoded = decode_entry(entry.payload, str(self._name), ledger_id, entry.entry_id)
-            for message in decoded.messages:
-                self.note(message.producer_name, message.sequence_id)
+        async for batch in reader.entry_batches(first):
+            for entry in batch:
+                decoded = decode_entry(entry.payload, str(self._name), ledger_id, entry.entry_id)
+                for message in decoded.messages:
+                    self.note(message.producer_name, message.sequence_id)
 
     async def save(self, last: Position) -> None:
         """Write the cursor. `last` is the last entry that was acknowledged.
@@ -134,6 +137,12 @@ class ProducerSequences:
 
     async def _save(self, last: Position) -> None:
         data, unsaved = self._encoded(last), self.unsaved
+        node = await self._ledgers.nodes.get(self._path)
+        if isinstance(node, Node):
+            if self._created_zxid is None:
+                self._created_zxid = node.stat.created_zxid
+            if node.stat.created_zxid > self._created_zxid:
+                return  # it is that of another topic, which was made after this one was deleted
         self._unanswered.add(data)
         answer = await self._ledgers.nodes.set(self._path, data, self._version)
         if isinstance(answer, Written):

@@ -124,6 +124,8 @@ class TopicSeries:
         self.last: tuple[int, int] | None = None
         """Ledger and id of the last acknowledged entry."""
         self._version: int | None = None
+        self._data = b""
+        """The list of this version, as it was read or written."""
         self._missing = missing
         self._missing_at: int | None = -1
         """The version of the list in which ledgers were missing."""
@@ -187,7 +189,7 @@ class TopicSeries:
         if isinstance(answer, Gone):
             self._version, self.list = None, ManagedLedgerInfo()
             return self._create()
-        self._version = answer.stat.version
+        self._version, self._data = answer.stat.version, answer.data
         try:
             self.list = managed_ledger.decode_managed_ledger(self.topic, answer.data)
         except ClusterError as error:
@@ -473,7 +475,8 @@ class TopicSeries:
 
     def _write(self, wanted: ManagedLedgerInfo, now_ms: int) -> list[Effect]:
         self._wanted = wanted
-        self._change = ListChange(self.topic, managed_ledger.encode_managed_ledger(wanted), self._version)
+        data = managed_ledger.encode_managed_ledger(wanted)
+        self._change = ListChange(self.topic, data, self._version, self._data)
         return self._proceed([*self._change.begin()], now_ms)
 
     def list_written(self, answer: ListWritten, now_ms: int) -> list[Effect]:
@@ -484,7 +487,7 @@ class TopicSeries:
 
     def _proceed(self, effects: list[Effect], now_ms: int) -> list[Effect]:
         assert self._change is not None
-        result = self._change.result
+        result, data = self._change.result, self._change.data
         if result is None:
             return effects
         self._change = None
@@ -499,7 +502,7 @@ class TopicSeries:
             if created is not None and isinstance(result, TopicFenced):
                 unlisted.append(DeleteLedger(created))
             return unlisted + (self._read_again() if self._may_read_again(result) else self._end(result))
-        self.list, self._version = self._wanted, result
+        self.list, self._version, self._data = self._wanted, result, data
         deleted, self._deleted = self._deleted, ()
         # Only now, because a list must not name a ledger that is gone.
         effects += [DeleteLedger(ledger_id) for ledger_id in deleted]

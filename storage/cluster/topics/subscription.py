@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self
 from storage.cluster.errors import ClientClosed, SessionExpired
 from storage.cluster.metadata.znodes import Created, CreateMode, Gone, NoParent
 from storage.cluster.topics.cursor import Cursor
-from storage.cluster.topics.cursor_store import CursorStore
+from storage.cluster.topics.cursor_store import CursorStore, read_node
 from storage.cluster.topics.errors import (
     NoSuchSubscription,
     NotInTopic,
@@ -33,8 +33,10 @@ from storage.cluster.topics.errors import (
 )
 from storage.cluster.topics.format import decode_entry
 from storage.cluster.topics.managed_ledger import (
+    NO_LEDGER,
     ManagedLedgerInfo,
     Position,
+    decode_name,
     encode_managed_ledger,
     encode_name,
 )
@@ -45,6 +47,7 @@ from storage.cluster.topics.reader import AsyncTopicReader
 from storage.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from storage.cluster.topics.cursor import Extents
@@ -77,9 +80,11 @@ async def open_subscription(
     mode: SubscriptionMode = SubscriptionMode.EXCLUSIVE,
     start: Start = LATEST,
     save_after_s: float = 1.0,
+    arrived: asyncio.Event | None = None,
 ) -> AsyncSubscription:
     """Open a subscription, or make it with `start` as its first message. The topic need not be there yet.
 
+    `arrived` is set when `take` may have a message; several subscriptions may have the same event.
     Raise `SubscriptionBusy` if it is exclusive and another consumer has it.
     """
     if isinstance(await ledgers.nodes.get(name.path), Gone):
@@ -87,12 +92,38 @@ async def open_subscription(
     claim = _Claim(ledgers, name, subscription)
     await claim.make(mode)
     try:
-        opened = AsyncSubscription(ledgers, name, subscription, claim, save_after_s)
+        event = arrived or asyncio.Event()
+        opened = AsyncSubscription(ledgers, name, subscription, claim, save_after_s, event)
         await opened.open(start)
     except BaseException:
         await claim.end()
         raise
     return opened
+
+
+async def sweep_cursors(ledgers: TopicLedgers, name: TopicName, made: Mapping[int, str]) -> list[int]:
+    """Delete ledgers of cursors that no cursor names, which a crash has left. Return their ids.
+
+    `made` are the ledgers that were created for the topic, each with its encoded cursor. Those of a cursor
+    that has a consumer stay.
+    """
+    swept: list[int] = []
+    nodes = ledgers.nodes
+    for cursor in sorted(set(made.values())):
+        # Before the cursor, because a consumer that ends after this has named its ledger.
+        if isinstance(await nodes.get(_path_of_consumer(name, cursor)), Gone):
+            node = await read_node(ledgers, name, decode_name(cursor))
+            named = NO_LEDGER if node is None else node[0].cursors_ledger_id
+            leaked = [one for one, its_cursor in made.items() if its_cursor == cursor and one != named]
+            for ledger_id in leaked:
+                await ledgers.delete(ledger_id)
+            swept += leaked
+    return swept
+
+
+def _path_of_consumer(name: TopicName, cursor: str) -> str:
+    """Return the node that the consumer of a cursor creates, given the encoded name of the cursor."""
+    return f"{CONSUMERS}/{encode_name(f'{managed_name(name)}/{cursor}')}"
 
 
 class _Claim:
@@ -101,7 +132,7 @@ class _Claim:
     def __init__(self, ledgers: TopicLedgers, name: TopicName, subscription: str) -> None:
         self._nodes = ledgers.nodes
         self._name, self._subscription = name, subscription
-        self._path = f"{CONSUMERS}/{encode_name(f'{managed_name(name)}/{encode_name(subscription)}')}"
+        self._path = _path_of_consumer(name, encode_name(subscription))
         self._token = secrets.token_hex(8).encode()
         """Tells the node of this consumer from that of another one of the same session."""
 
@@ -144,6 +175,7 @@ class AsyncSubscription:
         subscription: str,
         claim: _Claim,
         save_after_s: float,
+        arrived: asyncio.Event,
     ) -> None:
         self.name = name
         self.subscription = subscription
@@ -156,7 +188,7 @@ class AsyncSubscription:
         """Messages that wait for `receive`."""
         self._delivered: dict[MessageId, tuple[int, int]] = {}
         """The messages without an acknowledgement: the size of the batch, and the count of redeliveries."""
-        self._arrived = asyncio.Event()
+        self._arrived = arrived
         self._has_room = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._saving: asyncio.Task[None] | None = None
@@ -191,13 +223,18 @@ class AsyncSubscription:
 
     async def receive(self) -> ReceivedMessage:
         """Return the next message that is not acknowledged; wait until there is one."""
-        self._check()
-        while not self._ready:
-            if self._read_error is not None:
-                raise self._read_error
+        while (message := self.take()) is None:
             self._arrived.clear()
             await self._arrived.wait()
-            self._check()
+        return message
+
+    def take(self) -> ReceivedMessage | None:
+        """Return the next message if there is one already."""
+        self._check()
+        if not self._ready:
+            if self._read_error is not None:
+                raise self._read_error
+            return None
         message = self._ready.popleft()
         if len(self._ready) < _READ_AHEAD:
             self._has_room.set()
@@ -213,9 +250,12 @@ class AsyncSubscription:
             return None
 
     async def redeliver(self, message: ReceivedMessage) -> None:
-        """Deliver one message again, before those that wait. It was not processed."""
+        """Deliver one message again, before those that wait. It was not processed.
+
+        Nothing happens if it waits already, or is acknowledged.
+        """
         self._check()
-        if message.id in self._delivered:
+        if message.id in self._delivered and all(one.id != message.id for one in self._ready):
             self._ready.appendleft(message._replace(redelivery_count=message.redelivery_count + 1))
             self._arrived.set()
 
@@ -338,6 +378,8 @@ class AsyncSubscription:
         reason = self.cursor.settle(extents)
         if reason:
             _LOG.warning("subscription %r of %s: %s", self.subscription, self.name, reason)
+            # Now, because messages that are written later may have the places that were acknowledged wrongly.
+            await self._store.save()
         self._begin(extents)
 
     def _begin(self, extents: Extents) -> None:
@@ -361,18 +403,16 @@ class AsyncSubscription:
 
     def _to_deliver(self, entry: TopicEntry) -> list[ReceivedMessage]:
         """Return the messages of an entry that are not acknowledged."""
-        position, decoded, _ = entry
+        position, decoded = entry.position, entry.decoded
         left = self.cursor.remaining(position, len(decoded.messages))
         if not decoded.messages:
             # A broker's own entry is never delivered, so it is passed as if it were acknowledged.
             self.cursor.acknowledge(MessageId(*position), 0, self._reader.extents())
-        place = MessageId(*position, self.name.partition_index)
         found = []
-        for index, (message, message_id) in enumerate(zip(decoded.messages, decoded.ids(place), strict=True)):
-            if left >> index & 1:
-                before = self._delivered.get(message_id)
-                count = 0 if before is None else before[1] + 1
-                found.append(ReceivedMessage(message, message_id, str(self.name), decoded.batch_size, count))
+        for message in self._reader.received(entry):
+            if left >> message.number & 1:
+                before = self._delivered.get(message.id)
+                found.append(message if before is None else message._replace(redelivery_count=before[1] + 1))
         return found
 
     def _restart(self) -> None:

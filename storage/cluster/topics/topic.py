@@ -6,17 +6,19 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from storage.cluster.metadata.znodes import Gone
 from storage.cluster.topics import managed_ledger
+from storage.cluster.topics.administration import create_partitions, read_partitions
 from storage.cluster.topics.compression import Compression
 from storage.cluster.topics.cursor import Extents
 from storage.cluster.topics.cursor_store import delete_subscription, read_cursor, subscriptions_of
-from storage.cluster.topics.errors import ProducerExists, TopicClosed
+from storage.cluster.topics.errors import NoSuchTopic, ProducerExists, TopicClosed
 from storage.cluster.topics.managed_ledger import ManagedLedgerInfo, Position
 from storage.cluster.topics.message_id import EARLIEST, LATEST
-from storage.cluster.topics.owner import TopicOwner
+from storage.cluster.topics.owner import TopicOwner, managed_name
+from storage.cluster.topics.partitioned import AsyncPartitionedTopic
 from storage.cluster.topics.policies import (
     DEFAULT_ROLL_OVER,
     KEEP_ALL,
@@ -26,9 +28,15 @@ from storage.cluster.topics.policies import (
 )
 from storage.cluster.topics.producer import NO_BATCHES, AsyncProducer, Batching
 from storage.cluster.topics.reader import AsyncTopicReader
+from storage.cluster.topics.routing import KeyHash
 from storage.cluster.topics.sequences import CURSOR as DEDUPLICATION_CURSOR
 from storage.cluster.topics.sequences import MESSAGES_MAX, ProducerSequences
-from storage.cluster.topics.subscription import AsyncSubscription, SubscriptionMode, open_subscription
+from storage.cluster.topics.subscription import (
+    AsyncSubscription,
+    SubscriptionMode,
+    open_subscription,
+    sweep_cursors,
+)
 from storage.errors import StoreError
 
 if TYPE_CHECKING:
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
     from storage.cluster.topics.managed_ledger import LedgerInfo, ManagedCursorInfo, TopicName
     from storage.cluster.topics.message import Message
     from storage.cluster.topics.message_id import MessageId
+    from storage.cluster.topics.policies import TopicOptions
     from storage.cluster.topics.reader import Start
 
 
@@ -89,6 +98,8 @@ class AsyncTopic:
         self._abandoned: dict[str, AsyncProducer] = {}
         """By name: producers that were closed with messages under way."""
         self._subscriptions: list[AsyncSubscription] = []
+        self._partitions: list[AsyncTopic] = []
+        """The topics that `partitioned` has made."""
         self._own: AsyncProducer | None = None
         """The producer of `send`."""
         self._sequences: ProducerSequences | None = None
@@ -197,11 +208,16 @@ class AsyncTopic:
         return await owner.trim(cursors, self.retention)
 
     async def sweep(self) -> list[int]:
-        """Delete ledgers of this topic that a crash has left, and that no list names. Return their ids.
+        """Delete ledgers of this topic that a crash has left, and that nothing names. Return their ids.
 
+        Those of a subscription that has a consumer are left to a later sweep, because it may just make one.
         Takes long in a cluster with many ledgers, because all are looked at.
         """
-        return await (await self._owned()).sweep()
+        owner = await self._owned()
+        made = await self._ledgers.ledgers_of(managed_name(self.name))
+        swept = await owner.sweep([ledger_id for ledger_id, cursor in made.items() if cursor is None])
+        of_cursors = {ledger_id: cursor for ledger_id, cursor in made.items() if cursor is not None}
+        return swept + await sweep_cursors(self._ledgers, self.name, of_cursors)
 
     async def close(self) -> None:
         """Wait for the messages under way, close the current ledger, and write its end into the list.
@@ -224,6 +240,8 @@ class AsyncTopic:
             if self._sequences is not None and self._sequences.unsaved and not self._owner.has_ended:
                 await self._sequences.save(self._owner.last)
             await self._owner.close()
+        for partition in self._partitions:
+            await partition.close()
 
     @property
     def is_closed(self) -> bool:
@@ -236,11 +254,35 @@ class AsyncTopic:
             subscription.abandon()
         if self._owner is not None:
             self._owner.abandon()
+        for partition in self._partitions:
+            partition.abandon()
 
     async def close_quietly(self) -> None:
         """Close, and leave what goes wrong to the next process that writes the topic."""
         with suppress(StoreError):
             await self.close()
+
+    async def partitioned(
+        self, count: int | None = None, key_hash: KeyHash = KeyHash.JAVA_STRING
+    ) -> AsyncPartitionedTopic:
+        """Return the partitions of this topic as one object; with `count` make so many if there are none.
+
+        Closing this topic closes them too. Raise `NoSuchTopic` if it has no partitions, and `TopicExists` if
+        it has others than `count`, or messages of its own.
+        """
+        if count is not None:
+            await create_partitions(self._ledgers, self.name, count)
+        found = await read_partitions(self._ledgers, self.name)
+        if not found:
+            raise NoSuchTopic(f"{self.name} with partitions")
+        partitions = [
+            AsyncTopic(
+                self._ledgers, self.name.partition(number), self._roll_over, self.retention, self._missing
+            )
+            for number in range(found)
+        ]
+        self._partitions += partitions
+        return AsyncPartitionedTopic(self.name, partitions, key_hash)
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -258,12 +300,14 @@ class AsyncTopic:
         mode: SubscriptionMode = SubscriptionMode.EXCLUSIVE,
         start: Start = LATEST,
         save_after_s: float = 1.0,
+        arrived: asyncio.Event | None = None,
     ) -> AsyncSubscription:
         """Open a subscription, or make it with `start` as its first message.
 
-        Raise `SubscriptionBusy` if it is exclusive and another consumer has it.
+        Raise `SubscriptionBusy` if it is exclusive and another consumer has it. `arrived` is set when it may
+        have a message.
         """
-        opened = await open_subscription(self._ledgers, self.name, name, mode, start, save_after_s)
+        opened = await open_subscription(self._ledgers, self.name, name, mode, start, save_after_s, arrived)
         self._subscriptions = [one for one in self._subscriptions if not one.is_closed] + [opened]
         return opened
 
@@ -341,3 +385,15 @@ class AsyncTopic:
         self._forget(producer)
         if producer.has_messages_under_way:
             self._abandoned[producer.name] = producer
+
+
+async def open_topic(
+    ledgers: TopicLedgers,
+    name: TopicName,
+    key_hash: KeyHash = KeyHash.JAVA_STRING,
+    **options: Unpack[TopicOptions],
+) -> AsyncTopic | AsyncPartitionedTopic:
+    """Return the topic of that name, or if it has partitions all of them as one object."""
+    topic = AsyncTopic(ledgers, name, **options)
+    has_partitions = await read_partitions(ledgers, name)
+    return await topic.partitioned(key_hash=key_hash) if has_partitions else topic

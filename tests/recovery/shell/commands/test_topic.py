@@ -106,10 +106,26 @@ def test_messages_of_a_key_are_in_one_partition(place: str) -> None:
     round_robin = produced(place, "parts", "d", "e", "f")
     assert [one.split(":")[2] for one in round_robin] == ["0", "1", "2"]
     assert sorted(payloads(place, "parts")) == ["a", "b", "c", "d", "e", "f"]
+    subscribed = ("topic", "subscribe", place, "parts", "s", "--from", "earliest", "--limit", "2", *QUORUMS)
+    assert len(rows(*subscribed)) == 2
+    assert len(rows("topic", "follow", place, "parts", "--from", "earliest", "--limit", "6")) == 6
+    whole, subscription, *parts = rows("topic", "stats", place, "parts")
+    assert (whole["kind"], whole["name"], whole["entries"]) == ("partitions", "3", 6)
+    assert (subscription["name"], subscription["entries"]) == ("s", 4)
+    assert sum(one["size"] for one in parts if one["kind"] == "ledger") == whole["size"]
     other = run("topic", "create", place, "parts", "--partitions", "4")
     assert "it has 3 partitions" in other.stderr
     assert "with" in verdict(run("topic", "delete", place, "parts"))
     assert [row for row in rows("topic", "list", place) if "parts" in row["topic"]] == []
+
+
+def test_a_partition_without_messages_is_read_as_an_empty_one(place: str) -> None:
+    assert run("topic", "create", place, "parts", "--partitions", "2").exit_code == 0
+    assert rows("topic", "read", place, "parts") == []
+    (whole,) = rows("topic", "stats", place, "parts")
+    assert (whole["entries"], whole["size"]) == (0, 0)
+    produced(place, "parts-partition-1", "a")
+    assert payloads(place, "parts") == ["a"]
 
 
 def test_a_copy_says_where_each_entry_is(place: str) -> None:

@@ -12,10 +12,20 @@ import ledgerstore
 from storage.cluster import connect
 from storage.cluster.client.distribution import Quorums
 from storage.cluster.client.loop_thread import LoopThread
-from storage.cluster.topics.blocking import Topic
-from storage.cluster.topics.blocking_readers import Subscription, TopicReader
+from storage.cluster.topics.blocking import PartitionedTopic, Topic
+from storage.cluster.topics.blocking_readers import (
+    PartitionedReader,
+    PartitionedSubscription,
+    Subscription,
+    TopicReader,
+)
 from storage.cluster.topics.errors import LedgerMissing, SubscriptionBusy
 from storage.cluster.topics.message_id import EARLIEST, MessageId
+from storage.cluster.topics.partitioned import (
+    AsyncPartitionedReader,
+    AsyncPartitionedSubscription,
+    AsyncPartitionedTopic,
+)
 from storage.cluster.topics.policies import RollOver
 from storage.cluster.topics.producer import Batching
 from storage.cluster.topics.reader import After, AsyncTopicReader
@@ -35,7 +45,9 @@ OF_THE_LOOP = {
     "close_quietly",
     "entries",
     "extents",
+    "follow_batches",
     "follow_entries",
+    "go_back_to",
     "go_on_after",
     "is_closed",
     "move_to",
@@ -43,19 +55,25 @@ OF_THE_LOOP = {
     "read_extents",
     "received",
     "rewind",
+    "take",
 }
 """What the parts of topics call on each other."""
 
 
 @pytest.mark.parametrize(
     ("coroutines", "threads"),
-    [(AsyncTopic, Topic), (AsyncTopicReader, TopicReader), (AsyncSubscription, Subscription)],
+    [
+        (AsyncTopic, Topic),
+        (AsyncTopicReader, TopicReader),
+        (AsyncSubscription, Subscription),
+        (AsyncPartitionedTopic, PartitionedTopic),
+        (AsyncPartitionedReader, PartitionedReader),
+        (AsyncPartitionedSubscription, PartitionedSubscription),
+    ],
 )
 def test_the_object_for_threads_has_the_same_methods(coroutines: type, threads: type) -> None:
     public = {name for name in vars(coroutines) if not name.startswith("_")} - OF_THE_LOOP
-    assert {name for name in vars(threads) if not name.startswith("_")} == public - {"name"} | (
-        {"name"} & vars(threads).keys()
-    )
+    assert {name for name in dir(threads) if not name.startswith("_")} - {"name"} == public - {"name"}
 
 
 def test_threads_read_acknowledge_seek_and_get_messages_again(tmp_path: Path) -> None:
@@ -101,9 +119,28 @@ def test_a_reader_goes_on_where_its_loop_was_left(tmp_path: Path) -> None:
         assert b"".join(found) == b"abcde"
 
 
+def test_the_messages_of_an_entry_are_given_together_and_once(tmp_path: Path) -> None:
+    with ledgerstore.open(tmp_path / "store") as store, store.topic("orders") as topic:
+        topic.send(b"a")
+        topic.send_many([b"b", b"c", b"d"])
+        topic.send(b"e")
+        reader = topic.reader()
+        for batch in reader.batches():
+            if len(batch) == 3:
+                assert [one.id.batch_index for one in batch] == [0, 1, 2]
+                break
+        assert [[one.payload for one in batch] for batch in reader.batches()] == [[b"e"]]
+        assert [[one.payload for one in batch] for batch in topic.reader().batches()] == [
+            [b"a"],
+            [b"b", b"c", b"d"],
+            [b"e"],
+        ]
+
+
 def test_messages_before_an_error_are_given_before_it(tmp_path: Path) -> None:
     with ledgerstore.open(tmp_path / "store") as store, store.topic("orders", roll_over=ONE) as topic:
         ids = [topic.send(payload) for payload in (b"a", b"b", b"c")]
+        topic.roll_over()  # returns when the ledger of the last message is closed
         store.ledger(ids[2].ledger_id, password=b"ledgerstore topics").delete()
         found: list[bytes] = []
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ledgerstore
+from storage.cluster.errors import MetadataUnavailable
 from storage.cluster.metadata.znodes import (
     Conflict,
     Created,
@@ -264,6 +265,46 @@ def test_of_two_changes_at_once_one_wins(tmp_path: Path) -> None:
         assert answers == [Written(1), Conflict(), Conflict()]
         both = await asyncio.gather(nodes.create("/a/b"), nodes.delete("/a"))
         assert list(both) == [Created("/a/b"), NotEmpty()]
+
+    with_store(tmp_path, steps)
+
+
+def test_a_change_that_is_too_large_fails_alone(tmp_path: Path) -> None:
+    async def steps(store: AsyncStore) -> None:
+        nodes = EmbeddedLedgers(store, 1 << 20).nodes
+        await nodes.create("/a")
+        large = bytes(1 << 20)
+        answers = await asyncio.gather(
+            nodes.create("/b"),
+            nodes.set("/a", large, 0),
+            nodes.set("/a", b"small", 0),
+            nodes.create("/c", mode=CreateMode.EPHEMERAL),
+            nodes.announce("topic", None),
+            return_exceptions=True,
+        )
+        assert answers[0] == Created("/b")
+        assert isinstance(answers[1], MetadataUnavailable)
+        assert repr(answers[2:4]) == repr([Written(1), Created("/c")])
+        assert isinstance(answers[4], int)
+        found = await nodes.get("/a")
+        assert isinstance(found, Node)
+        assert found.data == b"small"
+
+    with_store(tmp_path, steps)
+
+
+def test_a_node_that_was_made_again_has_another_number(tmp_path: Path) -> None:
+    async def steps(store: AsyncStore) -> None:
+        nodes = EmbeddedLedgers(store, 1 << 20).nodes
+        numbers = []
+        for _ in range(3):
+            await nodes.create("/a")
+            await nodes.set("/a", b"changed")
+            node = await nodes.get("/a")
+            assert isinstance(node, Node)
+            numbers.append(node.stat.created_zxid)
+            await nodes.delete("/a")
+        assert numbers == sorted(set(numbers))
 
     with_store(tmp_path, steps)
 

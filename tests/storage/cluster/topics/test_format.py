@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 import sys
@@ -164,14 +165,41 @@ def test_messages_are_read_as_they_were_written(
     )
 
 
+def ids_of(data: bytes) -> list[MessageId]:
+    received = decode_entry(data).received(MessageId(3, 4, 5), "a topic")
+    assert all(one.topic == "a topic" for one in received)
+    return [one.id for one in received]
+
+
 def test_the_ids_of_a_batch_have_indexes_even_if_it_has_one_message() -> None:
-    place = MessageId(3, 4, 5)
-    assert decode_entry(made([Message(b"")])).ids(place) == [place]
-    one = decode_entry(made([Message(b"")], framing=Framing.BATCH))
-    assert one.ids(place) == [MessageId(3, 4, 5, 0)]
-    assert one.batch_size == 1
-    two = decode_entry(made([Message(b""), Message(b"")]))
-    assert two.ids(place) == [MessageId(3, 4, 5, 0), MessageId(3, 4, 5, 1)]
+    assert ids_of(made([Message(b"")])) == [MessageId(3, 4, 5)]
+    one = made([Message(b"")], framing=Framing.BATCH)
+    assert ids_of(one) == [MessageId(3, 4, 5, 0)]
+    assert decode_entry(one).batch_size == 1
+    assert ids_of(made([Message(b""), Message(b"")])) == [MessageId(3, 4, 5, 0), MessageId(3, 4, 5, 1)]
+
+
+@pytest.mark.parametrize("keys", [(None, None), ("k", None)], ids=["plain", "with a key"])
+def test_a_received_message_is_that_of_the_entry(keys: tuple[str | None, ...]) -> None:
+    messages = [Message(b"a", keys[0], {"b": "c"} if keys[0] else {}), Message(b"you", keys[1])]
+    for batch in (messages, messages[:1]):
+        received = decode_entry(made(batch)).received(MessageId(3, 4), "a topic")
+        assert [one.message for one in received] == list(published(batch))
+        assert [(one.payload, one.key, one.properties) for one in received] == [
+            (one.payload, one.key, one.properties) for one in batch
+        ]
+
+
+def test_a_received_message_does_not_keep_those_beside_it_in_memory() -> None:
+    payloads = [b"%d" % number + bytes(10_000) for number in range(20)]
+    kept = decode_entry(made([Message(one) for one in payloads])).received(MessageId(0, 0), "")[7]
+    gc.collect()
+    objects, size = [kept], 0
+    for one in objects:
+        size += sys.getsizeof(one)
+        objects += [other for other in gc.get_referents(one) if not isinstance(other, type)]
+    assert kept.payload == payloads[7]
+    assert size < 15_000
 
 
 def test_a_zlib_stream_that_a_flush_ends_is_read() -> None:
@@ -310,8 +338,49 @@ def test_a_plain_message_has_the_bytes_that_the_table_makes(
         )
 
     plain = encoded()
-    monkeypatch.setattr("storage.cluster.topics.format._is_plain", lambda _: False)
+    monkeypatch.setattr("storage.cluster.topics.format.is_plain", lambda _: False)
     assert plain == encoded()
+
+
+@pytest.mark.parametrize("sizes", [[3] * 300, [0, 127, 128, 128, 70_000]], ids=["equal", "different"])
+@pytest.mark.parametrize("first", [0, 100, 127, 16_300, (1 << 40) - 2])
+def test_plain_messages_of_a_batch_have_the_bytes_that_the_table_makes(
+    sizes: list[int], first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(4)
+    payloads = [chance.randbytes(size) for size in sizes]
+    ids = range(first, first + len(sizes))
+
+    def encoded(messages: Sequence[Message | bytes]) -> bytes:
+        return encode_entry(messages, producer_name="p", sequence_ids=ids, publish_time_ms=99)
+
+    plain = encoded(payloads)
+    assert encoded([Message(one) for one in payloads]) == plain
+    read = decode_entry(plain).messages
+    assert [(one.payload, one.sequence_id) for one in read] == [*zip(payloads, ids, strict=True)]
+    monkeypatch.setattr("storage.cluster.topics.format.is_plain", lambda _: False)
+    monkeypatch.setattr("storage.cluster.topics.batch_format.payloads_of", lambda _: None)
+    assert encoded(payloads) == plain
+
+
+def test_sequence_ids_with_gaps_are_written_one_by_one() -> None:
+    ids = [5, 6, 200, 20_000]
+    raw = encode_entry([b"a"] * 4, producer_name="p", sequence_ids=ids, publish_time_ms=99)
+    assert [one.sequence_id for one in decode_entry(raw).messages] == ids
+
+
+def test_the_messages_of_a_batch_are_a_sequence() -> None:
+    messages = decode_entry(made([Message(b"a"), Message(b"b"), Message(b"c")])).messages
+    expected = published([Message(b"a"), Message(b"b"), Message(b"c")])
+    assert (len(messages), messages[-1], messages[1:], expected == messages) == (
+        3,
+        expected[2],
+        expected[1:],
+        True,
+    )
+    assert repr(messages) == repr(expected)
+    with pytest.raises(IndexError):
+        messages[3]
 
 
 def test_plain_entries_are_decoded_as_the_tables_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +394,7 @@ def test_plain_entries_are_decoded_as_the_tables_do(monkeypatch: pytest.MonkeyPa
             publish_time_ms=1_700_000_000_000,
             broker=broker,
         )
-        for messages in (plain[:1], plain, [*plain[:2], Message(b"x", "key"), *plain[2:]])
+        for messages in (plain[:1], plain, [*plain[:2], Message(b"x", "key"), *plain[2:]], plain[:1] * 9)
         for first in (0, 126, 1 << 40)
         for broker in (None, BrokerEntry(5, 6))
     ]
@@ -342,6 +411,6 @@ def test_plain_entries_are_decoded_as_the_tables_do(monkeypatch: pytest.MonkeyPa
 
     fast = decoded()
     assert all(isinstance(one, DecodedEntry) for one in fast[: len(originals)])
-    monkeypatch.setattr("storage.cluster.topics.format._plain_head", lambda _: None)
-    monkeypatch.setattr("storage.cluster.topics.format._PLAIN_METADATA", re.compile(rb"(?!)"))
+    monkeypatch.setattr("storage.cluster.topics.format._decode_plain", lambda _: None)
+    monkeypatch.setattr("storage.cluster.topics.batch_format._PLAIN_METADATA", re.compile(rb"(?!)"))
     assert fast == decoded()

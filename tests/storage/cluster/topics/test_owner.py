@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
 from memory_topics import MemoryLedgers
 
-from storage.cluster.metadata.znodes import ANY_VERSION
-from storage.cluster.topics.managed_ledger import TopicName
+from storage.cluster.metadata.znodes import ANY_VERSION, Node
+from storage.cluster.topics.administration import delete_topic
+from storage.cluster.topics.errors import TopicFenced
+from storage.cluster.topics.managed_ledger import TopicName, decode_managed_ledger
 from storage.cluster.topics.owner import TopicOwner
 from storage.cluster.topics.policies import Retention, RollOver
 
 if TYPE_CHECKING:
-    import pytest
-
     from storage.cluster.metadata.znodes import SetAnswer
 
 
@@ -42,7 +43,7 @@ def test_a_sweep_waits_for_its_own_write_also_after_a_trim_that_was_cancelled(
         await asyncio.sleep(0)
         trimming.cancel()
         await asyncio.gather(trimming, return_exceptions=True)
-        sweeping = asyncio.ensure_future(owner.sweep())
+        sweeping = asyncio.ensure_future(owner.sweep([0, 1]))
         writes.release()  # that of the trim
         for _ in range(50):
             await asyncio.sleep(0)
@@ -53,3 +54,28 @@ def test_a_sweep_waits_for_its_own_write_also_after_a_trim_that_was_cancelled(
         await owner.close()
 
     asyncio.run(asyncio.wait_for(steps(), 30))
+
+
+def test_an_owner_does_not_write_the_list_of_a_topic_that_was_made_again() -> None:
+    """Its version is the same, but its ledgers are others."""
+
+    async def steps() -> None:
+        name, ledgers = TopicName.parse("orders"), MemoryLedgers()
+        former, later = (TopicOwner(ledgers, name, RollOver(entries=2)) for _ in range(2))
+        await former.open()
+        await delete_topic(ledgers, name)
+        await later.open()
+        assert await listed(ledgers, name) == (later.series.current, 0)
+        with pytest.raises(TopicFenced):
+            await former.sweep([])
+        assert await listed(ledgers, name) == (later.series.current, 0)
+        await later.close()
+
+    asyncio.run(asyncio.wait_for(steps(), 30))
+
+
+async def listed(ledgers: MemoryLedgers, name: TopicName) -> tuple[int, int]:
+    """Return the last ledger of the topic, and the version of its list."""
+    node = await ledgers.nodes.get(name.path)
+    assert isinstance(node, Node)
+    return decode_managed_ledger(name.path, node.data).ledgers[-1].ledger_id, node.stat.version

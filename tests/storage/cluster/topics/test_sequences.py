@@ -25,6 +25,7 @@ from storage.cluster.topics.managed_ledger import (
     encode_cursor,
     encode_position_info,
 )
+from storage.cluster.topics.owner import create_with_parents
 from storage.cluster.topics.policies import Retention, RollOver
 from storage.cluster.topics.producer import Batching
 from storage.cluster.topics.sequences import CURSOR, ProducerSequences
@@ -49,10 +50,11 @@ def run(path: Path, steps: Callable[[TopicLedgers], Coroutine[Any, Any, object]]
 
 
 async def payloads_of(ledgers: TopicLedgers) -> list[bytes]:
-    found = []
+    found: list[bytes] = []
     for one in await AsyncTopic(ledgers, NAME).ledgers():
-        for entry in await collected((await ledgers.view(one.ledger_id)).entries()):
-            found += [message.payload for message in decode_entry(entry.payload).messages]
+        for batch in await collected((await ledgers.view(one.ledger_id)).entry_batches()):
+            for entry in batch:
+                found += decode_entry(entry.payload).payloads
     return found
 
 
@@ -163,7 +165,7 @@ def test_the_cursor_is_written_again_after_an_answer_that_was_lost() -> None:
             await sequences.open((), -1, Position(0, 0))
             sequences.note("p", 0)
             ledgers.nodes.lose(Loss.DONE)
-            ledgers.nodes.lose_reads(1)
+            ledgers.nodes.lose_reads(1, after=1)  # the one that asks what became of the write
             await sequences.save(Position(0, 0))
             sequences.note("p", 1)
             await sequences.save(Position(0, 1))
@@ -199,3 +201,20 @@ def test_only_the_producers_that_have_written_last_are_kept(
         assert [known.last_of(one) for one in "abc"] == [2, -1, 1]
 
     run(tmp_path, steps)
+
+
+def test_the_sequence_ids_of_a_topic_that_was_deleted_are_not_those_of_the_next_one() -> None:
+    async def steps() -> None:
+        ledgers = MemoryLedgers()
+        await create_with_parents(ledgers.nodes, NAME.path, b"")
+        former, later = (ProducerSequences(ledgers, NAME) for _ in range(2))
+        await former.open((), -1, Position(0, -1))
+        await former.save(Position(0, -1))
+        await ledgers.nodes.delete(NAME.cursor_path(CURSOR))
+        await later.open((), -1, Position(7, -1))
+        await later.save(Position(7, -1))
+        former.note("p", 9)
+        await former.save(Position(0, 0))
+        assert (await cursor_of(ledgers)).properties == ()
+
+    asyncio.run(asyncio.wait_for(steps(), 30))

@@ -10,8 +10,9 @@ from memory_topics import MemoryAppender, MemoryLedgers, MemoryReader, WrittenTo
 from memory_znodes import Loss
 
 from storage.cluster.errors import MetadataUnavailable, NotEnoughBookies, SessionExpired
-from storage.cluster.topics.cursor import Extents
+from storage.cluster.topics.cursor import Cursor, Extents
 from storage.cluster.topics.cursor_store import (
+    CursorStore,
     delete_subscription,
     read_cursor,
     read_node,
@@ -25,7 +26,7 @@ from storage.cluster.topics.errors import (
     SubscriptionFenced,
     TopicClosed,
 )
-from storage.cluster.topics.managed_ledger import NO_LEDGER, Position
+from storage.cluster.topics.managed_ledger import NO_LEDGER, ManagedCursorInfo, Position, encode_cursor
 from storage.cluster.topics.message_id import EARLIEST, LATEST, MessageId
 from storage.cluster.topics.reader import AtTime, read_extents
 from storage.cluster.topics.subscription import (
@@ -194,7 +195,7 @@ def test_acknowledgements_are_saved_after_a_while() -> None:
             topic.ledgers, topic.name, "s", start=EARLIEST, save_after_s=0.0
         )
         await subscription.ack(await subscription.receive())
-        while not (node := await read_node(topic.ledgers, topic.name, "s")) or node[1] == 0:
+        while not (node := await read_node(topic.ledgers, topic.name, "s")) or node[1].version == 0:
             await asyncio.sleep(0)
         assert node[0].mark_delete == Position(0, 0)
         await subscription.close()
@@ -481,7 +482,7 @@ def test_a_save_that_did_not_learn_its_outcome_is_followed_by_another(is_batch: 
             await subscription.ack(messages[1 if is_batch else 0])
             nodes = topic.ledgers.nodes
             nodes.lose(Loss.DONE)
-            nodes.lose_reads(1)
+            nodes.lose_reads(1, after=1)  # the one that asks what became of the write
             with pytest.raises(MetadataUnavailable):
                 await subscription.save()
             await subscription.ack_through(messages[2])
@@ -509,7 +510,7 @@ def test_a_save_that_was_cancelled_is_followed_by_another(monkeypatch: pytest.Mo
 
             monkeypatch.setattr(topic.ledgers.nodes, "set", write_without_an_answer)
             saving = asyncio.ensure_future(subscription.save())
-            while (node := await read_node(topic.ledgers, topic.name, "s")) is None or node[1] == 0:
+            while (node := await read_node(topic.ledgers, topic.name, "s")) is None or node[1].version == 0:
                 await asyncio.sleep(0)
             saving.cancel()
             await asyncio.gather(saving, return_exceptions=True)
@@ -567,5 +568,59 @@ def test_subscriptions_are_listed_and_deleted_with_their_ledger() -> None:
             await subscription.close()
         with pytest.raises(TopicClosed, match="subscription 's'"):
             await subscription.receive()
+
+    run(steps())
+
+
+def test_a_message_that_waits_for_its_redelivery_is_not_delivered_twice() -> None:
+    async def steps() -> None:
+        topic = await two_ledgers()
+        async with await subscribed(topic) as subscription:
+            first, _ = await received(subscription, 2)
+            await subscription.redeliver(first)
+            await subscription.redeliver(first)
+            assert texts(await received(subscription, 3)) == b"acd"
+            again = await subscription.receive()
+            await subscription.redeliver(again)
+            assert (await subscription.receive()).redelivery_count == 1
+
+    run(steps())
+
+
+def test_a_cursor_that_was_moved_into_the_topic_is_saved_at_once() -> None:
+    """Otherwise messages would be passed over that are written later at the places before the cursor."""
+
+    async def steps() -> None:
+        topic = new_topic()
+        await topic.begin()
+        await topic.send(b"a")
+        await topic.end()
+        path = topic.name.cursor_path("s")
+        await topic.ledgers.nodes.create(path, encode_cursor(ManagedCursorInfo(NO_LEDGER, Position(0, 7))))
+        consumer = topic.ledgers.other()
+        await subscribed(topic, ledgers=consumer)
+        node = await read_node(topic.ledgers, topic.name, "s")
+        assert node is not None
+        assert node[0].mark_delete == Position(0, 0)
+
+    run(steps())
+
+
+def test_a_consumer_does_not_write_the_cursor_of_a_subscription_that_was_made_again() -> None:
+    async def steps() -> None:
+        topic = await two_ledgers()
+        extents = await read_extents(topic.ledgers, topic.name)
+        former, later = (CursorStore(topic.ledgers, topic.name, "s") for _ in range(2))
+        await former.create(Cursor(str(topic.name), Position(0, -1)))
+        await former.save()
+        await delete_subscription(topic.ledgers, topic.name, "s")
+        await later.create(Cursor(str(topic.name), Position(0, -1)))
+        await later.save()
+        before = await read_node(topic.ledgers, topic.name, "s")
+        former.cursor.acknowledge(MessageId(0, 0), 0, extents)
+        with pytest.raises(SubscriptionFenced):
+            await former.save()
+        assert await read_node(topic.ledgers, topic.name, "s") == before
+        await later.save()
 
     run(steps())
