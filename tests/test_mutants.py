@@ -4,6 +4,10 @@ find them."""
 from __future__ import annotations
 
 import ast
+import os
+import signal
+import subprocess
+import sys
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -199,3 +203,33 @@ def test_the_record_of_a_test_is_kept_when_functions_move_or_change() -> None:
     assert renumbered([0, 3], before, changed) == [0, 3, 4, 5]
     assert renumbered([0], before, changed) == [0]
     assert renumbered([0, 3], before, numbered_functions({"b": ast.parse(RECORDED)})) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_stopped_ends_its_forks(number: signal.Signals, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from mutant_runner import MutantTask, run_warm\n"
+        "def wait(_):\n"
+        "    Path(sys.argv[1], 'draft').write_text(str(os.getpid()))\n"
+        "    Path(sys.argv[1], 'draft').rename(Path(sys.argv[1], 'fork'))\n"
+        "    signal.pause()\n"
+        "question = MutantTask('one', (), wait, (), lambda: ('a test',))\n"
+        "run = lambda warm: len(list(warm.ask_all([question], 1)))\n"
+        "sys.exit(run_warm(run, ('tests/storage/disk/test_search.py',)))\n"
+    )
+    fork = tmp_path / "fork"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent / "support")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as run:
+        while not fork.exists():
+            assert run.poll() is None
+            os.sched_yield()
+        run.send_signal(number)
+        assert run.wait(60) != 0
+    assert not Path("/proc", fork.read_text()).exists()

@@ -9,10 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bookie_clients import AddingClient
 
 from recovery import open_async_store, open_store, open_view
 from storage.config import StoreConfig
@@ -41,6 +44,15 @@ def drop(held: list[Any]) -> None:
     """Objects that the program drops."""
     held.clear()
     gc.collect()
+
+
+def open_files(path: Path) -> list[str]:
+    """The files in the directory that this process has open."""
+    found = []
+    for one in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the descriptor of this very listing
+            found.append(str(one.readlink()))
+    return [one for one in found if one.startswith(str(path))]
 
 
 def threads_end(before: set[threading.Thread]) -> None:
@@ -82,12 +94,14 @@ def test_a_store_is_not_dropped_while_a_ledger_of_it_is_used(tmp_path: Path) -> 
 def test_a_bookie_keeps_its_store_too(tmp_path: Path) -> None:
     bookie = open_store(tmp_path, CONFIG).bookie
     gc.collect()
-    bookie.force(1)
+    writer = AddingClient(1)
+    bookie.add(writer.entry(0), writer.key)
     held = [bookie]
     del bookie
     with pytest.warns(ResourceWarning, match="unclosed store"):
         drop(held)
-    opened_when_free(tmp_path).close()
+    with opened_when_free(tmp_path) as store:
+        assert store.bookie.read(1, 0) == writer.entry(0)
 
 
 def test_adds_submitted_to_a_dropped_store_are_answered(tmp_path: Path) -> None:
@@ -121,20 +135,23 @@ def test_a_store_for_coroutines_that_is_dropped_warns_and_is_closed(tmp_path: Pa
 def test_a_view_that_is_dropped_warns_and_is_closed(tmp_path: Path) -> None:
     open_store(tmp_path, CONFIG).close()
     held = [open_view(tmp_path)]
+    assert open_files(tmp_path)
     with pytest.warns(ResourceWarning, match=f"^unclosed view {tmp_path}$"):
         drop(held)
-    with open_store(tmp_path, CONFIG):
-        pass
+    assert open_files(tmp_path) == []
 
 
 def test_a_closed_store_or_view_does_not_warn(tmp_path: Path) -> None:
-    # Every warning is an error here.
     store = open_store(tmp_path, CONFIG)
     store.close()
     view = open_view(tmp_path)
     view.close()
+    held = [store, view]
     del store, view
-    gc.collect()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        drop(held)
+    assert [one for one in warned if one.category is ResourceWarning] == []
 
 
 def test_a_program_that_ends_with_an_open_store_is_warned_and_ends(tmp_path: Path) -> None:

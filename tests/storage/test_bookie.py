@@ -13,6 +13,7 @@ from stepped_store import LEDGERS, SMALL, Site
 from store_internals import StoreInternals
 
 from recovery.crashlab import Lasting, Refused, Verb, When
+from storage.commit.pending import OVER
 from storage.entry import format as entry_format
 from storage.entry.credentials import Purpose
 from storage.entry.digest import master_key
@@ -33,6 +34,7 @@ from storage.errors import (
     StoreFailed,
     Unauthorized,
 )
+from storage.ledgers.state import LedgerState, LedgerStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -533,6 +535,23 @@ def test_a_force_that_meets_a_full_disk_fails_and_drops_the_deferred_entries() -
     site.disk.mend()
     bookie.force(7)
     assert not bookie.has(7, taken)
+
+
+def test_what_a_full_disk_has_lost_is_known_before_its_group_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise an interruption between the two would let `force` return as if nothing were lost."""
+    _, store, bookie, taken = full()
+    bookie.defer(WRITER.entry(taken, BLOCK), WRITER.key)
+    group, steps, keep = StoreInternals(store).open_group, list[int](), LedgerStates.keep
+
+    def noting(states: LedgerStates, state: LedgerState) -> None:
+        steps.append(group.step)
+        keep(states, state)
+
+    monkeypatch.setattr(LedgerStates, "keep", noting)
+    with pytest.raises(DiskFull):
+        bookie.force(7)
+    assert steps
+    assert max(steps) < OVER
 
 
 def test_a_loss_of_a_deleted_ledger_is_not_reported_to_a_new_ledger_of_its_id() -> None:

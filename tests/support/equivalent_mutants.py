@@ -846,7 +846,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "differ by one.",
     ),
     Equivalent(
-        "storage.gc.compactor:Compactor.remove:condition.9",
+        "storage.gc.compactor:Compactor.remove:condition.11",
         "not dead → False",
         "The removal of no logs returns at once, and changes nothing.",
     ),
@@ -865,5 +865,42 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "room is not None and log.live is not None and (log.live > room) "
         "→ room is not None and log.live > room",
         "A log whose live bytes are unknown has no share, and is kept for that reason before.",
+    ),
+    Equivalent(
+        "storage.gc.exact:examine:swap.1",
+        "for found in victim.chunks(): if isinstance(foun … nd)) yield AT_ONCE ↔ dead = "
+        "DeadRecords(log_id, LedgerLookups(state, visible, record_of))",
+        "What is dead is looked up only when a record is asked for, which comes after both.",
+    ),
+    Equivalent(
+        "storage.gc.exact:examine:swap.2",
+        "live += sum((one.records.size for one in found)) ↔ yield AT_ONCE",
+        "The sum is not shown before the end: the caller that is given the pause cannot see it.",
+    ),
+    Equivalent(
+        "storage.gc.exact:examine:swap.3",
+        "for run in item.runs: for kept in not_dead(visib … rn (live, problem) ↔ yield AT_ONCE",
+        "The pause comes before the block instead of after it: the same records are looked up.",
+    ),
+    Equivalent(
+        "storage.gc.victim:Victim._live:condition.5",
+        "numbers and digester is not None and digester.verifies → digester is not None and digester.verifies",
+        "A short cut: of no records none has a wrong digest.",
+    ),
+    Equivalent(
+        "storage.index.lmdb.index:_record_size:number.2",
+        "len(batch.runs) + len(batch.moves) + len(batch.r … n(batch.truncated) → len(batch.runs) + "
+        "len(batch.moves) + len(batch.r … n(batch.truncated)",
+        "A truncated ledger counts sixty-four pages for its entries besides, and writes seventeen at most.",
+    ),
+    Equivalent(
+        "storage.index.lmdb.index:_record_size:condition.5",
+        "batch.removed or batch.truncated or batch.removed_rows → batch.removed or batch.truncated",
+        "A removed record counts four pages among the written ones, and frees one at most.",
+    ),
+    Equivalent(
+        "storage.index.lmdb.index:_record_size:condition.6",
+        "frees_pages → True",
+        "An upper estimate that is larger: more room is filled in advance, and the records are the same.",
     ),
 )

@@ -85,6 +85,8 @@ _HANGS = "it hangs"
 _MEMORY_MAX = 2 << 30
 _FILE_MAX = 4 << 30
 _IN_MEMORY = Path("/dev/shm")
+_STOPS = (signal.SIGTERM, signal.SIGHUP)
+"""The signals by which a run is stopped; a Ctrl-C raises an error by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +169,18 @@ class WarmProcess:
         """Yield answers in the order in which they are found."""
         waiting = list(reversed(questions))
         running: dict[int, _Child] = {}
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                child = self._fork(waiting.pop())
-                running[child.pipe] = child
-            for child in self._listen(running):
-                del running[child.pipe]
-                answer = self._answer(child)
-                if answer is None:
-                    waiting.append(child.question)
-                else:
-                    yield answer
+        with self._ending(running):
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    child = self._fork(waiting.pop())
+                    running[child.pipe] = child
+                for child in self._listen(running):
+                    del running[child.pipe]
+                    answer = self._answer(child)
+                    if answer is None:
+                        waiting.append(child.question)
+                    else:
+                        yield answer
 
     def _fork(self, question: MutantTask) -> _Child:
         left_out = self.doubted | {test for name, test in self._passed if name == question.name}
@@ -231,8 +234,11 @@ class WarmProcess:
         return changed.found is not None
 
     def _wait(self, child: _Child) -> None:
-        while not list(self._listen({child.pipe: child})):
-            pass
+        running = {child.pipe: child}
+        with self._ending(running):
+            while not list(self._listen(running)):
+                pass
+            running.clear()
 
     def _change(self, question: MutantTask) -> None:
         trees = {module: self.tree(module) for module in question.modules}
@@ -270,22 +276,25 @@ class WarmProcess:
         found: dict[str, TestRecord] = {}
         waiting = list(groups.items())
         running: dict[int, _Child] = {}
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                name, tests = waiting.pop(0)
-                question = MutantTask(name, tuple(modules), lambda _: None, (), lambda: ())
-                child = self._forked(question, tuple(tests), lambda: self._instrument(modules), records=True)
-                running[child.pipe] = child
-            for child in self._listen(running):
-                del running[child.pipe]
-                found |= child.records
-                if child.found is not None:
-                    failed, why = child.found
-                    print(f"not asked, because it fails or hangs here: {failed}: {why}", flush=True)
-                    self.doubted.add(failed)
-                    left = tuple(child.tests[child.tests.index(failed) + 1 :])
-                    if left:
-                        waiting.insert(0, (child.question.name, list(left)))
+        with self._ending(running):
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    name, tests = waiting.pop(0)
+                    question = MutantTask(name, tuple(modules), lambda _: None, (), lambda: ())
+                    child = self._forked(
+                        question, tuple(tests), lambda: self._instrument(modules), records=True
+                    )
+                    running[child.pipe] = child
+                for child in self._listen(running):
+                    del running[child.pipe]
+                    found |= child.records
+                    if child.found is not None:
+                        failed, why = child.found
+                        print(f"not asked, because it fails or hangs here: {failed}: {why}", flush=True)
+                        self.doubted.add(failed)
+                        left = tuple(child.tests[child.tests.index(failed) + 1 :])
+                        if left:
+                            waiting.insert(0, (child.question.name, list(left)))
         self.seconds = {test: one.seconds for test, one in found.items()}
         return found
 
@@ -345,6 +354,8 @@ class WarmProcess:
 
         try:
             os.setsid()
+            for one in _STOPS:
+                signal.signal(one, signal.SIG_DFL)
             _bound_resources()
             _use_scratch(scratch, next(iter(self._items.values())))
             prepare()
@@ -379,6 +390,15 @@ class WarmProcess:
         reports = runtestprotocol(item, nextitem=self._items.get(following or ""), log=False)
         failed = next((report for report in reports if report.failed), None)
         return "" if failed is None else _told(failed)
+
+    @contextlib.contextmanager
+    def _ending(self, running: Mapping[int, _Child]) -> Iterator[None]:
+        """End the forks that are still running at the end of the block, with all that their tests started."""
+        try:
+            yield
+        finally:
+            for child in running.values():
+                self._ended(child)
 
     def _listen(self, running: Mapping[int, _Child]) -> Iterator[_Child]:
         """Return the children that have ended. Wait a little for one."""
@@ -545,8 +565,15 @@ class _Plugin:
         # Otherwise the garbage collector touches all objects, and each fork copies their memory.
         gc.collect()
         gc.freeze()
+        for one in _STOPS:
+            signal.signal(one, _stop)
         self.result = self._run(warm)
         return True
+
+
+def _stop(number: int, _: types.FrameType | None) -> None:
+    """End this process, and its forks, which are in sessions of their own and get no signal of a terminal."""
+    raise SystemExit(128 + number)
 
 
 def run_warm(run: Callable[[WarmProcess], int], tests: Sequence[str] = _TESTS) -> int:

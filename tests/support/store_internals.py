@@ -37,6 +37,7 @@ from storage.entrylog.log_set import age_of
 from storage.errors import DiskFull, ForkedStore
 from storage.gc.collector import Collector
 from storage.gc.compactor import run
+from storage.gc.exact import examine
 from storage.gc.usage import ContentCache, UsageSurvey
 from storage.journal import seal as journal_seal
 from storage.journal.writer import JournalWriter
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from storage.entrylog.writer import EntryLogWriter
     from storage.gc.collector import Room
     from storage.gc.compactor import Compactor, Moved, Purged, Removed
+    from storage.gc.policy import Problem
     from storage.index.lmdb.checksum_format import ChecksumRecord
     from storage.index.lmdb.index import LmdbIndex
     from storage.index.lmdb.page_checksums import PageChecksums
@@ -613,6 +615,14 @@ class StoreInternals:
             state.log_ends,
             state.last_log,
             cache or ContentCache(),
+        )
+
+    def examine(self, log_id: int) -> Generator[Pause, None, tuple[int, Problem | None]]:
+        """Return the steps that find the live bytes of a log by reading all of it."""
+        engine = self._engine
+        metadata = engine.metadata
+        return examine(
+            engine.ledgers, engine.reader._index, self.index_state, metadata.of, metadata.digester, log_id
         )
 
     # ── journals ─────────────────────────────────────────────────────────────────────────────────────

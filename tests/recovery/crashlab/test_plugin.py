@@ -144,6 +144,7 @@ def test_a_conftest_can_load_the_plugin(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess(
         "-o", "addopts=", "--import-mode=importlib", "--fixtures", timeout=120
     )
+    assert result.ret == 0
     result.stdout.fnmatch_lines(["crash_lab -- *"])
 
 
@@ -151,6 +152,8 @@ def test_the_plugin_is_not_loaded_unless_it_is_requested(suite: pytest.Pytester)
     result = suite.runpytest_subprocess(
         "-o", "addopts=", "--import-mode=importlib", "--fixtures", timeout=120
     )
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["tmp_path -- *"])
     result.stdout.no_fnmatch_line("crash_lab*")
 
 

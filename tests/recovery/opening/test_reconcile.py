@@ -113,6 +113,25 @@ def test_the_lineage_is_written_again_after_the_mark_of_an_index_that_is_ahead()
     assert site.rebuilt().index.state() == known
 
 
+def test_an_index_that_is_lost_within_such_an_opening_is_rebuilt() -> None:
+    site = site_of(4)
+    site.remove_logs(1)
+    store(site)
+    WRONG["damaged"](site)
+    known = site.state
+    site.state = replace(known, generation=known.generation - 1)
+    put_mark(site)
+    disks = []
+    site.disk.watch(lambda _: disks.append(site.disk.copy()))
+    assert opened(site).how is IndexFound.AHEAD
+    for disk in disks:
+        disk.kill()
+        at = SimulatedDirectories(disk)
+        rebuilt = rebuild_index(at.layout, at.place)
+        assert rebuilt.index.state().log_ends.keys() == known.log_ends.keys()
+        rebuilt.index.close()
+
+
 def test_a_right_lineage_is_not_written() -> None:
     site = site_of(4)
     site.remove_logs(1)

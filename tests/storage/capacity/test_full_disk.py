@@ -470,7 +470,7 @@ def test_a_store_that_is_opened_below_the_limit_refuses_adds_at_once() -> None:
     site, store = opened(LIMITED)
     store.close()
     leave_free(site, 90 * KIB)
-    refusal(site.open())
+    assert "less than the limit of" in refusal(site.open())
 
 
 def test_a_share_of_the_disk_is_a_limit_too() -> None:

@@ -12,11 +12,18 @@ from stepped_store import LEDGERS, SMALL, Site
 from store_internals import StoreInternals
 
 from recovery.crashlab import Lasting, Refused, Verb, When
-from storage.gc.policy import ReasonKind
+from storage.entry.read_result import Damaged, Flaw
+from storage.entrylog.format import HEADER_SIZE
+from storage.gc.collector import facts_of
+from storage.gc.compactor import Compactor, Purged
+from storage.gc.policy import PolicyFacts, Problem, ProblemKind, ReasonKind, Standing
 from storage.gc.report import CollectionEnd, CollectionStats
+from storage.gc.usage import LogUsage
 from storage.runtime.worker import AT_ONCE
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from storage.config import StoreConfig
     from storage.gc.report import CollectionReport
     from storage.store import Store
@@ -576,3 +583,77 @@ def test_a_log_in_use_that_is_mostly_live_is_not_ended() -> None:
     this.add(22, 1)
     this.checkpoint()
     assert this.logs == logs
+
+
+def test_the_log_that_was_the_last_one_is_moved_after_all_others() -> None:
+    this = with_a_dead_half_in_use(20)
+    this.delete(0)  # half of log 0
+    in_use = this.logs[-1]
+    assert this.collect().removed == (0, in_use)
+    first, last = (StoreInternals(this.store).index.find(ledger_id, 0) for ledger_id in (1, 21))
+    assert first is not None
+    assert last is not None
+    assert first < last
+
+
+def test_the_purged_tombstones_are_in_the_report() -> None:
+    this = Collecting()
+    this.delete(0, 1)
+    assert this.collect().tombstones == 0  # a journal may have what they kill
+    this.add(20)
+    this.checkpoint()
+    this.reopen()
+    this.add(20)
+    this.checkpoint()
+    assert this.collect().tombstones > 0
+    assert this.store.stats().collection.tombstones_purged > 0
+
+
+def test_an_error_of_the_disk_while_tombstones_are_purged_is_in_the_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    this = Collecting()
+    this.delete(0, 1)
+
+    def refused(_: Compactor) -> Generator[None, None, Purged]:
+        yield
+        return Purged(0, 2, OSError(errno.EIO, "the disk"))
+
+    monkeypatch.setattr(Compactor, "purge_tombstones", refused)
+    report = this.collect()
+    assert (report.end, report.removed, report.tombstones) == (CollectionEnd.FAILED, (0,), 0)
+
+
+# ── the facts about a log ────────────────────────────────────────────────────────────────────────────────
+
+EARLIER = Problem(ProblemKind.UNACCOUNTED, "IDX-003", 9)
+
+
+def usage_of(live: int = 2000, deleted: int = 0, damaged_at: int | None = None) -> LogUsage:
+    damage = None if damaged_at is None else Damaged(damaged_at, Flaw.BODY_CUT)
+    return LogUsage(3, 5000, 4000, live, 7, 2, deleted, damage)
+
+
+def test_the_facts_about_a_log_are_its_usage_and_what_an_earlier_collection_has_found() -> None:
+    facts = facts_of(usage_of(), Standing.LAST, EARLIER)
+    assert facts == PolicyFacts(3, Standing.LAST, 5000, 4000, 2000, EARLIER)
+    assert facts_of(usage_of(), Standing.LAST, None).problem is None
+
+
+@pytest.mark.parametrize(
+    ("offset", "finding"), [(0, "ELG-001"), (HEADER_SIZE - 1, "ELG-001"), (HEADER_SIZE, "ELG-004")]
+)
+def test_damage_of_a_log_is_told_by_its_place_and_before_what_was_found_earlier(
+    offset: int, finding: str
+) -> None:
+    facts = facts_of(usage_of(damaged_at=offset), Standing.COMMITTED, EARLIER)
+    assert facts.problem == Problem(ProblemKind.DAMAGED, finding, offset)
+
+
+@pytest.mark.parametrize(
+    ("deleted", "live", "waits"), [(0, 0, False), (1, 0, True), (2, 0, True), (1, 1, False), (1, 2000, False)]
+)
+def test_a_dead_log_waits_for_the_checkpoint_that_takes_its_deleted_ledgers_out_of_the_index(
+    deleted: int, live: int, waits: bool
+) -> None:
+    assert facts_of(usage_of(live, deleted), Standing.COMMITTED, None).waits_for_checkpoint is waits

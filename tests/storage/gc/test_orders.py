@@ -456,6 +456,21 @@ def test_a_checkpoint_that_waits_for_space_gives_way_to_a_removal_and_is_made_af
     assert entries(store, 3) == [b"in a table"]
 
 
+def test_a_checkpoint_that_is_tried_again_at_once_goes_before_a_removal() -> None:
+    site, store = full_site()
+    store.ledger(3).append(b"in a table")
+    site.disk.plant(Refused(When(verb=Verb.WRITE, name="*.log*"), errno.EIO))
+    engine = StoreInternals(store)
+    number = engine.number_checkpoint()
+    verb = engine.compactor.remove(engine.log_ids[:1])
+    until_submitted(verb)
+    while not engine.has_checkpointed(number):
+        engine.step_checkpoint()
+    assert next(verb) is None, "the removal has not begun"
+    assert engine.index.find(3, 0) is not None
+    assert finish(verb, store).error is None
+
+
 @pytest.mark.parametrize("no_room", NO_ROOM.values(), ids=NO_ROOM)
 def test_a_store_is_closed_on_a_full_disk_with_a_removal_that_has_not_begun(no_room: Refused) -> None:
     site, store = waiting_for_space(no_room)

@@ -133,6 +133,19 @@ def test_the_entries_before_a_truncation_are_dead() -> None:
     assert [usages(store)[log_id].live for log_id in (0, 1, 2)] == [0, 15 * RECORD, 20 * RECORD]
 
 
+def test_the_size_of_a_truncated_ledger_whose_first_record_is_damaged_is_not_guessed() -> None:
+    site = Site(SITE)
+    store = site.open()
+    for _ in range(3):
+        add(store, 1)
+        site.checkpoint(store)
+        store.close()
+        store = site.open()
+    StoreInternals(store).declare_rows({1: lambda row: replace(row, truncation=Truncation(25))})
+    site.flip(f"{LEDGERS}/1.log", 4096 + 5 * RECORD)  # the first byte of the length word of entry 25
+    assert [usages(store)[log_id].live for log_id in (0, 1, 2)] == [0, 0, 20 * RECORD]
+
+
 def test_the_cache_keeps_so_many_pairs_and_forgets_the_oldest_logs() -> None:
     _, store = site_with_logs()
     cache = ContentCache(pairs_max=3)

@@ -92,8 +92,9 @@ def test_a_bookie_whose_session_has_expired_is_registered_again() -> None:
         sessions, one = await registered(server)
         sessions.refused = 3
         sessions.opened[0].expire()
-        while not await bookies(server) or len(sessions.opened) < 2:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(10.0):
+            while not await bookies(server) or len(sessions.opened) < 2:
+                await asyncio.sleep(0)
         assert sessions.refused == 0
         await one.unregister()
 
@@ -108,6 +109,8 @@ def test_a_bookie_that_could_not_register_in_a_new_session_tries_again() -> None
         async with asyncio.timeout(10.0):
             while len(sessions.opened) < 2 or not await bookies(server):
                 await asyncio.sleep(0)
+        assert sessions.errors == []
+        assert await bookies(server) == {"127.0.0.1:3181"}
         await one.unregister()
 
     run_with_server(main)

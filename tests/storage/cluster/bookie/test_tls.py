@@ -362,17 +362,15 @@ def test_a_bookie_stops_while_a_handshake_is_under_way(tmp_path: Path, config: T
 def test_a_client_that_is_not_served_has_little_time_and_small_frames(
     tmp_path: Path, config: TlsConfig
 ) -> None:
-    limits = ServerLimits(ConnectionLimits(refused_s=0.05, refused_frame_max=1000))
-
-    async def run() -> None:
-        async with connected(tmp_path / "store", config, NEEDED, limits) as (client, port):
+    async def run(limits: ConnectionLimits, sent: bytes) -> None:
+        async with connected(tmp_path / "store", config, NEEDED, ServerLimits(limits)) as (client, _):
+            client.writer.write(sent)
             await is_closed(client)
-            other = await RawBookieConnection.open(port)
-            other.writer.write(v2.encode_request(add_of(7, 0, bytes(2000))))
-            await is_closed(other)
-            await other.close()
 
-    asyncio.run(run())
+    asyncio.run(run(ConnectionLimits(refused_s=0.05), b""))
+    # The time of this one is longer than the test waits.
+    large = v2.encode_request(add_of(7, 0, bytes(2000)))
+    asyncio.run(run(ConnectionLimits(refused_s=600.0, refused_frame_max=1000), large))
 
 
 def test_a_client_that_is_served_is_not_closed_at_the_end_of_that_time(

@@ -29,7 +29,7 @@ from storage.index import state_format
 from storage.index.lmdb import checksum_format, page_checksums
 from storage.index.lmdb import index as index_module
 from storage.index.lmdb.directory import LmdbIndexDirectory
-from storage.index.lmdb.environment import IndexBatch, LmdbEnvironment, LocationRun
+from storage.index.lmdb.environment import PUT_AGAIN_MAX, IndexBatch, LmdbEnvironment, LocationRun
 from storage.index.lmdb.index import LmdbChange, LmdbIndex
 from storage.index.lmdb.page_checksums import PageChecksums
 from storage.index.lmdb.page_snapshot import PageSnapshot
@@ -559,10 +559,10 @@ def test_an_error_of_lmdb_without_a_number_is_an_error_of_the_device(
     assert kept.value.errno == errno.EIO
 
 
-def test_the_room_for_checksums_is_enough_for_the_pages_of_a_large_state(
-    index: LmdbIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepared, written = [], []
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
+    """The room that each commit has reserved for its checksums, and what each record of them has taken."""
+    prepared, written = list[int](), list[int]()
     prepare, encode = PageChecksums.prepare, checksum_format.encode
 
     def noting_prepare(sums: PageChecksums, size: int) -> None:
@@ -575,12 +575,86 @@ def test_the_room_for_checksums_is_enough_for_the_pages_of_a_large_state(
 
     monkeypatch.setattr(PageChecksums, "prepare", noting_prepare)
     monkeypatch.setattr(checksum_format, "encode", noting_encode)
+    return prepared, written
+
+
+def test_the_room_for_checksums_is_enough_for_the_pages_of_a_large_state(
+    index: LmdbIndex, room: tuple[list[int], list[int]]
+) -> None:
     state = IndexState(1, last_log=0, log_ends=dict.fromkeys(range(300_000), 1 << 30))
     with index.change() as change:
         change.commit(state)
 
+    prepared, written = room
     assert written[-1] <= prepared[-1]
     assert index.state() == state
+
+
+def put_large(change: LmdbChange) -> None:
+    """One ledger whose locations take six hundred pages."""
+    change.put(1, range(150_000), range(1, 150_001))
+
+
+def put_long(change: LmdbChange) -> None:
+    """Ledgers of which as many entries are kept as are put again at once, and a hundred are not."""
+    for ledger_id in range(16):
+        change.put(ledger_id, range(100 + PUT_AGAIN_MAX), range(1, 101 + PUT_AGAIN_MAX))
+
+
+def put_many(change: LmdbChange) -> None:
+    """Ledgers that have one entry each."""
+    for ledger_id in range(3000):
+        change.put(ledger_id, [0], [1])
+
+
+def put_records(change: LmdbChange) -> None:
+    change.put_rows(LedgerRecord(ledger_id, 1) for ledger_id in range(20_000))
+
+
+def move_many(change: LmdbChange) -> None:
+    for ledger_id in range(3000):
+        change.move(ledger_id, [0], [1], [2])
+
+
+def move_large(change: LmdbChange) -> None:
+    change.move(1, range(40_000), range(1, 40_001), range(7, 40_007))
+
+
+def truncate_long(change: LmdbChange) -> None:
+    for ledger_id in range(16):
+        change.remove_before(ledger_id, 100)
+
+
+LARGE_CHANGES: dict[str, tuple[Callable[[LmdbChange], None], Callable[[LmdbChange], None]]] = {
+    "entries": (put_records, put_large),
+    "ledgers": (put_records, put_many),
+    "moves": (put_large, move_large),
+    "moves of many ledgers": (put_many, move_many),
+    "a removed ledger": (put_large, lambda change: change.remove([1])),
+    "removed ledgers": (put_many, lambda change: change.remove(range(0, 3000, 2))),
+    "a truncated ledger": (put_large, lambda change: change.remove_before(1, 149_990)),
+    "truncated ledgers": (put_long, truncate_long),
+    "records": (put_many, put_records),
+    "removed records": (put_records, lambda change: change.remove_rows(range(0, 20_000, 2))),
+}
+"""Changes of many pages, with what the index has before them."""
+
+
+@pytest.mark.parametrize("change_of", LARGE_CHANGES.values(), ids=LARGE_CHANGES)
+def test_the_room_for_checksums_is_enough_for_the_pages_of_a_large_change(
+    change_of: tuple[Callable[[LmdbChange], None], Callable[[LmdbChange], None]],
+    index: LmdbIndex,
+    room: tuple[list[int], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Otherwise the padding would be room for hundreds of pages more.
+    monkeypatch.setattr(checksum_format, "ALIGNMENT", 4)
+    for generation, step in enumerate(change_of, 1):
+        with index.change() as change:
+            step(change)
+            change.commit(IndexState(generation))
+    prepared, written = room
+    assert 0 < written[-1] <= prepared[-1]
 
 
 def test_a_file_of_that_kind_is_an_index(place: LmdbIndexDirectory, tmp_path: Path) -> None:
