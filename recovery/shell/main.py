@@ -128,7 +128,13 @@ ALIASES = {
     "rebuild-db-ledgers-index": ["rebuild-index"],
 }
 
-_EXTRAS = {"kazoo": "cluster", "numpy": "fast", "pyarrow": "audit", "pyspark": "audit"}
+_INSTALLED_BY = {
+    "duckdb": "ledgerstore",
+    "kazoo": "'ledgerstore[cluster]'",
+    "numpy": "ledgerstore",
+    "pyarrow": "'ledgerstore[audit]'",
+    "pyspark": "'ledgerstore[audit]'",
+}
 
 
 class Shell(LazyGroup):
@@ -183,8 +189,8 @@ def _refuse(error: Exception, ctx: click.Context) -> NoReturn:
         raise failure_of(error) from error
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
-        if package in _EXTRAS:
-            message = f"{package} is not installed: pip install 'ledgerstore[{_EXTRAS[package]}]'"
+        if package in _INSTALLED_BY:
+            message = f"{package} is not installed: pip install {_INSTALLED_BY[package]}"
             raise NotInstalled(message) from error
     raise Unexpected(error) from error
 

@@ -163,7 +163,7 @@ def command(
       ledgerstore audit /data/bookie-* --replicas zk://localhost:2181/ledgers
       ledgerstore audit --self-test
     """
-    check_installed("audit", "audit", "duckdb", "numpy", "pyarrow")
+    check_installed("audit", "audit", "pyarrow")
     engine_options = EngineOptions(engine, jobs, master, rate and rate * _MB)
     if self_test:
         ctx.exit(_run_self_test(stores, engine_options, passwords, Form.JSON if is_json else Form.TABLE))

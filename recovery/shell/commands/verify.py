@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from recovery.shell import options
-from recovery.shell.exit_codes import CannotDo, Exit, check_installed, say
+from recovery.shell.exit_codes import CannotDo, Exit, say
 from recovery.shell.options import worker_count
 from recovery.shell.output import Form, row_writer
 from recovery.shell.places import check_exists, given_paths, size_of
@@ -68,8 +68,6 @@ def command(
     them in its order. Then each directory is checked like a store. A bookie's index in RocksDB is read if
     rocksdict is installed.
 
-    Needs numpy: pip install 'ledgerstore[fast]'.
-
     \b
     Examples:
       ledgerstore verify /data/store
@@ -77,7 +75,6 @@ def command(
       ledgerstore verify --conf /etc/bookkeeper/bk_server.conf
       ledgerstore verify /data/bookie/ledgers/current/1f.log --json | jq '.[].look'
     """
-    check_installed("verify", "fast", "numpy")
     if directories is not None:
         if ctx.get_parameter_source("store") is ParameterSource.COMMANDLINE:
             raise click.UsageError("give a STORE, or the directories of a bookie")

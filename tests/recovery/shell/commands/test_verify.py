@@ -288,13 +288,6 @@ def test_a_path_that_is_no_store_ends_with_exit_code_3(tmp_path: Path, what: str
     assert verdict(done).startswith("ledgerstore: ")
 
 
-def test_without_numpy_one_line_says_what_to_install(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recovery.shell.exit_codes.find_spec", lambda _: None)
-    done = run("verify", made)
-    assert (done.exit_code, done.stdout) == (69, "")
-    assert verdict(done) == "ledgerstore: verify needs numpy: pip install 'ledgerstore[fast]'"
-
-
 @pytest.mark.parametrize("arguments", [("--jobs", "0"), ("--severity", "loud"), ("a", "b")], ids=" ".join)
 def test_bad_usage(arguments: tuple[str, ...]) -> None:
     assert run("verify", *arguments).exit_code == 2
