@@ -17,8 +17,7 @@ from recovery.audit.engines.metered_file import MeteredFile
 from recovery.audit.model.scan_results import FlawAt, FlawKind, JournalPart
 from recovery.audit.scan.journal_content import JournalContent
 from recovery.audit.scan.journal_digests import DigestWalk
-from recovery.audit.scan.journal_gaps import GapReader
-from recovery.audit.scan.journal_groups import SealedWalk, SoundGroups, take
+from recovery.audit.scan.journal_groups import GapReader, SealedWalk, SoundGroups, take
 from recovery.audit.scan.read_around import ReadAroundFile
 from recovery.replay.journals import verifier_of
 from storage.disk.posix import open_file
