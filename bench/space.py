@@ -10,6 +10,7 @@ is missed.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import threading
@@ -220,8 +221,41 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
+_BLOCK = 256 << 10
+
+
+def plain_copy(path: Path, size: int) -> float:
+    """Return the bytes a second at which a loop copies this file again and again, with a sync for each
+    megabyte."""
+    copy, left = path.with_name("copy"), size
+    began = time.perf_counter()
+    with copy.open("wb", buffering=0) as target:
+        while left > 0:
+            with path.open("rb", buffering=0) as source:
+                for number, block in enumerate(iter(lambda: source.read(_BLOCK), b""), 1):
+                    target.write(block)
+                    left -= len(block)
+                    if number * _BLOCK % _MIB == 0:
+                        os.fdatasync(target.fileno())
+    seconds = time.perf_counter() - began
+    copy.unlink()
+    return (size - left) / seconds
+
+
+def plain_removal(paths: Sequence[Path]) -> float:
+    """Return the bytes a second at which a loop reads files from memory and removes them."""
+    size, began = 0, time.perf_counter()
+    buffer = bytearray(_BLOCK)
+    for path in paths:
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(buffer):
+                size += count
+        path.unlink()
+    return size / (time.perf_counter() - began)
+
+
 def moving(sizes: SpaceSizes, place: Path) -> Iterator[ScaleResult]:
-    """Time a compaction without a rate and without adds."""
+    """Time a compaction without a rate and without adds, and a plain loop that copies as much."""
     with open_store(place, config(sizes)) as store:
         ids = list(range(sizes.ledgers))
         fill(store, ids, sizes.part)
@@ -229,15 +263,18 @@ def moving(sizes: SpaceSizes, place: Path) -> Iterator[ScaleResult]:
         began = time.process_time()
         report = store.collect()
         processor = time.process_time() - began
+    (place / "source").write_bytes(bytes(sizes.log))
+    plain = plain_copy(place / "source", report.moved_bytes) / 1e6
     speed = report.moved_bytes / report.seconds / 1e6
     others = {"moved": float(report.moved_bytes), "freed": float(report.freed), "seconds": report.seconds}
     title = "live records of 1 KB moved, without a rate"
     yield ScaleResult("moving", title, "MB/s", [speed], least=100, others=others)
     yield ScaleResult("moving", f"{title}, by processor time", "MB/s", [report.moved_bytes / processor / 1e6])
+    yield ScaleResult("moving", f"{title} ÷ a plain loop with as many syncs", "×", [speed / plain])
 
 
 def removing(sizes: SpaceSizes, place: Path) -> Iterator[ScaleResult]:
-    """Time the removal of dead logs that are in the page cache."""
+    """Time the removal of dead logs that are in the page cache, and a plain loop that reads and removes."""
     with open_store(place, config(sizes)) as store:
         fill(store, range(sizes.ledgers), sizes.part)
         fill(store, [sizes.ledgers], 2 * sizes.log)
@@ -245,11 +282,16 @@ def removing(sizes: SpaceSizes, place: Path) -> Iterator[ScaleResult]:
         began = time.process_time()
         report = store.collect()
         processor = time.process_time() - began
+    files = [place / f"plain {number}" for number in range(len(report.removed))]
+    for one in files:
+        one.write_bytes(bytes(report.freed // len(files)))
+    plain = plain_removal(files) / 1e9
     speed = report.freed / report.seconds / 1e9
     others = {"freed": float(report.freed), "seconds": report.seconds}
     title = "dead logs read, proved and removed"
     yield ScaleResult("removing", title, "GB/s", [speed], least=1, others=others)
     yield ScaleResult("removing", f"{title}, by processor time", "GB/s", [report.freed / processor / 1e9])
+    yield ScaleResult("removing", f"{title} ÷ a plain loop that reads and removes", "×", [speed / plain])
 
 
 def index(sizes: SpaceSizes, place: Path) -> Iterator[ScaleResult]:

@@ -58,6 +58,8 @@ class SliceChunk(NamedTuple):
     records: RecordChunk
     before: Sequence[int]
     """The packed location of each record."""
+    looked_up_at: int
+    """How many checkpoints had ended before the index was asked for these locations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +149,20 @@ class Reclaimer:
     # ── a slice ──────────────────────────────────────────────────────────────────────────────────────
 
     def move(
-        self, state: IndexState, chunks: Sequence[SliceChunk], must_end: Callable[[], bool]
+        self,
+        state: IndexState,
+        chunks: Sequence[SliceChunk],
+        checkpoints: int,
+        must_end: Callable[[], bool],
     ) -> Generator[Pause, None, tuple[IndexState, SliceResult]]:
         """Copy records into the log in use, and let the index point at the copies.
 
-        `must_end` says that a checkpoint is due. Then the records that were appended are committed, and the
-        others are left.
+        `checkpoints` is the number of checkpoints that have ended. `must_end` says that another one is due.
+        Then the records that were appended are committed, and the others are left.
         """
-        # 1. The records that the index points at now. Not those that it pointed at when they were read,
-        #    because a checkpoint may have run since, and a copy that is written after an overwrite would win
-        #    when the index is rebuilt. No checkpoint runs between this look-up and the commit.
+        # 1. The records that the index points at now. Not those that it pointed at when they were read, if a
+        #    checkpoint has ended since, because a copy that is written after an overwrite would win when the
+        #    index is rebuilt. No checkpoint runs between the look-up that counts and the commit.
         self._logs.begin(state.generation + 1, state.log_end)
         moved: list[tuple[SliceChunk, array[int]]] = []
         handled = 0
@@ -165,7 +171,7 @@ class Reclaimer:
                 if must_end():
                     break
                 handled += len(some)
-                live = [part for one in some for part in self._still_live(one)]
+                live = [part for one in some for part in self._still_live(one, checkpoints)]
                 # 2. The log, first the data and then the names. Before the index, because a location must
                 #    never point to an entry that a crash can take away.
                 moved += zip(live, self._logs.append([part.records for part in live]), strict=True)
@@ -190,8 +196,8 @@ class Reclaimer:
             gone=self.still_gone(state),
         )
         with self._index.change() as change:
-            for (records, before), locations in moved:
-                change.move(records.ledger_id, records.ids, before, locations)
+            for one, locations in moved:
+                change.move(one.records.ledger_id, one.records.ids, one.before, locations)
                 yield_gil()
             refusal = self._committed(lambda: change.commit(after), state)
         if refusal is not None:
@@ -208,8 +214,10 @@ class Reclaimer:
         entries = sum(len(one.before) for one, _ in moved)
         return after, SliceResult(entries, sum(one.records.size for one, _ in moved), handled)
 
-    def _still_live(self, one: SliceChunk) -> list[SliceChunk]:
+    def _still_live(self, one: SliceChunk, checkpoints: int) -> list[SliceChunk]:
         """Return the records that the index points at."""
+        if one.looked_up_at == checkpoints:
+            return [one]  # only checkpoints let the index point at other copies
         ids, before = one.records.ids, one.before
         found = locations_of(self._visible, one.records.ledger_id, ids)
         if found == list(before):
@@ -223,7 +231,7 @@ class Reclaimer:
         for chunk in chunks:
             places = [before[at] for at in kept[: len(chunk.ids)]]
             del kept[: len(chunk.ids)]
-            live.append(SliceChunk(chunk, places))
+            live.append(SliceChunk(chunk, places, checkpoints))
         return live
 
     def _give_up(self) -> None:

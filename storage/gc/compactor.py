@@ -147,7 +147,10 @@ class Compactor:
         if why_kept is not None:
             return Moved(log_id, why_kept=why_kept)
         end = self._checkpointer.state.log_ends[log_id]
-        victim = Victim(self._directory, self._visible, self._metadata.digester, log_id, end)
+        checkpointer = self._checkpointer
+        victim = Victim(
+            self._directory, self._visible, self._metadata.digester, lambda: checkpointer.count, log_id, end
+        )
         slices = _Slices()
         try:
             # One slice is read ahead, while the runner appends, syncs and commits the one before.
@@ -179,7 +182,11 @@ class Compactor:
             checkpointer = self._checkpointer
             slices.under_way = (
                 some,
-                self._begin(lambda state: checkpointer.reclaimer.move(state, some, checkpointer.must_end)),
+                self._begin(
+                    lambda state: checkpointer.reclaimer.move(
+                        state, some, checkpointer.count, checkpointer.must_end
+                    )
+                ),
             )
 
     def _end_slice(self, slices: _Slices) -> Generator[Pause, None, None]:

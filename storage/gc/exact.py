@@ -40,7 +40,7 @@ def examine(
 
     `visible` is the index without the locations of deleted ledgers.
     """
-    victim = Victim(directory, visible, digester_of, log_id, state.log_ends[log_id])
+    victim = Victim(directory, visible, digester_of, lambda: 0, log_id, state.log_ends[log_id])
     live = 0
     for found in victim.chunks():
         if isinstance(found, Damaged):

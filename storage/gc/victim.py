@@ -37,14 +37,16 @@ class Victim:
         directory: Directory,
         index: IndexReader,
         digester_of: Callable[[int], Digester | None],
+        checkpoints: Callable[[], int],
         log_id: int,
         end: int,
     ) -> None:
-        """`index` has no locations of deleted ledgers."""
+        """`index` has no locations of deleted ledgers. `checkpoints` returns how many have ended."""
         self.bytes_read = 0
         self._directory = directory
         self._index = index
         self._digester_of = digester_of
+        self._checkpoints = checkpoints
         self._log_id = log_id
         self._end = end
 
@@ -73,6 +75,7 @@ class Victim:
     def _live(self, block: LogBlock, run: RecordRun) -> list[SliceChunk] | Damaged:
         """Return the records of the run that the index points at."""
         base = self._log_id << 32 | LENGTH_WORD_SIZE
+        looked_up_at = self._checkpoints()  # before the look-up: one that ends meanwhile makes it out of date
         found = locations_of(self._index, run.ledger_id, run.ids)
         places = [base + position for position in run.positions]
         numbers: Sequence[int] = range(len(places))
@@ -84,7 +87,10 @@ class Victim:
             if wrong := verify.mismatches(block.data, bounds, digester):
                 words = f"ledger {run.ledger_id}, entry {run.ids[numbers[wrong[0]]]}"
                 return Damaged(run.positions[numbers[wrong[0]]], Flaw.DIGEST, words)
-        return [_chunk(block, run, some, places) for some in _stretches(run, numbers)]
+        return [
+            SliceChunk(_chunk(block, run, some), places[some[0] : some[-1] + 1], looked_up_at)
+            for some in _stretches(run, numbers)
+        ]
 
 
 def _bounds(block: LogBlock, run: RecordRun, numbers: Sequence[int]) -> EntryBounds:
@@ -115,11 +121,11 @@ def _stretches(run: RecordRun, numbers: Sequence[int]) -> Iterator[Sequence[int]
         yield numbers[begin:]
 
 
-def _chunk(block: LogBlock, run: RecordRun, numbers: Sequence[int], places: Sequence[int]) -> SliceChunk:
+def _chunk(block: LogBlock, run: RecordRun, numbers: Sequence[int]) -> RecordChunk:
+    """Return these records, which follow each other, in one chunk."""
     first, last = numbers[0], numbers[-1]
     start, end = run.positions[first], run.positions[last] + run.sizes[last]
     part = slice(first, last + 1)
     # A copy, because the rest of the block would stay in memory with it.
     data = bytes(block.data[start - block.offset : end - block.offset])
-    records = RecordChunk(run.ledger_id, run.ids[part], run.sizes[part], end - start, [data])
-    return SliceChunk(records, places[part])
+    return RecordChunk(run.ledger_id, run.ids[part], run.sizes[part], end - start, [data])
