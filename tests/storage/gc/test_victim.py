@@ -29,11 +29,14 @@ class Index:
 
     def __init__(self, places: Mapping[int, int]) -> None:
         self._places = places
+        self.checkpoints = 3
+        """How many have ended. One ends in each look-up."""
 
     def find(self, _: int, entry_id: int) -> int | None:
         return self._places.get(entry_id)
 
     def locations(self, _: int, first: int, count: int) -> list[tuple[int, int]]:
+        self.checkpoints += 1
         return [one for one in self._places.items() if one[0] >= first][:count]
 
 
@@ -48,7 +51,14 @@ def pointing_at(log: Log, *entry_ids: int) -> Index:
 
 def found(log: Log, index: Index, digester: Digester | None = CRC32C) -> list[SliceChunk | Damaged]:
     directory = SimpleNamespace(open=lambda name: MemoryFile(log.file(), name))
-    victim = Victim(cast("Any", directory), cast("Any", index), lambda _: digester, LOG_ID, len(log.data))
+    victim = Victim(
+        cast("Any", directory),
+        cast("Any", index),
+        lambda _: digester,
+        lambda: index.checkpoints,
+        LOG_ID,
+        len(log.data),
+    )
     chunks: list[SliceChunk | Damaged] = []
     for one in victim.chunks():
         chunks += [one] if isinstance(one, Damaged) else one
@@ -69,6 +79,13 @@ def test_the_records_that_the_index_points_at_are_found_and_no_others() -> None:
     assert last.before == [index.find(LEDGER, 4)]
     assert b"".join(last.records.buffers) == log.file()[log.places[4] : log.places[5]]
     assert found(log, pointing_at(log)) == []
+
+
+def test_a_checkpoint_that_ends_while_the_index_is_asked_has_ended_after_the_look_up() -> None:
+    log = log_of(3)
+    (chunk,) = found(log, pointing_at(log, 0, 1, 2))
+    assert not isinstance(chunk, Damaged)
+    assert chunk.looked_up_at == 3
 
 
 def test_a_live_record_with_a_wrong_digest_ends_the_search_there_and_a_dead_one_does_not() -> None:
