@@ -3,6 +3,7 @@
 fragments       what each bookie has of a ledger: a segment's key and an index. Pure
 check           reads entries of fragments, and keeps missing, damaged and unreachable apart. Pure
 copying         copies the entries of one fragment to another bookie, or again to its own. Pure
+growing         what a suspect has missed where a ledger grows. Pure
 repair          one ledger: check, copy, change the metadata, check again. Pure
 lost_bookies    which bookies are lost, and when their ledgers are marked. Pure
 check_position  where a check of all ledgers goes on that was cut short

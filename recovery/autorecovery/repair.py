@@ -15,8 +15,8 @@ bookies' collection deletes the copies that are then not needed.
 
 The last segment of a ledger that is not closed is never touched. If one of its bookies is not registered, its
 writer gets time to replace that bookie, and the ledger is recovered if it has not. The worker does this. If
-one of its bookies is suspected, and registered, the repair is postponed: it cannot tell which entries that
-bookie should have, and when the segment has an end, no mark would say that it may lack some.
+one of its bookies is suspected, and registered, it is read up to the last entry that there is (`growing`). If
+it lacks one, the repair is postponed: when the segment has an end, no other mark would say so.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from recovery.autorecovery.check import SAMPLE_OF_ALL, FragmentState, LedgerCheck
 from recovery.autorecovery.copying import Copied, CopyFailed, CopyFailure, CopyLimits, FragmentCopy
 from recovery.autorecovery.fragments import fixed_fragments, growing_segment
+from recovery.autorecovery.growing import GrowingCheck
+from storage.cluster.client.distribution import quorums_of
 from storage.cluster.client.effects import Effect, ReadMetadata
 from storage.cluster.client.entries import entry_codec, undeclared_codec
 from storage.cluster.client.metadata_change import MetadataChange
@@ -62,7 +64,8 @@ _ROUNDS_MAX = 100
 
 
 class Repaired(NamedTuple):
-    """All fixed fragments are whole. Where the ledger grows, all bookies are there, and none is suspected."""
+    """All fixed fragments are whole. Where the ledger grows, all bookies are there, and no suspect has missed
+    anything."""
 
 
 class LedgerGone(NamedTuple):
@@ -101,6 +104,7 @@ class _Stage(enum.Enum):
     CHECKING = "the fragments are checked"
     COPYING = "fragments are copied one after the other"
     CHANGING = "the metadata are changed"
+    GROWING = "suspects are checked where the ledger grows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,7 @@ class LedgerRepair:
         self._check: LedgerCheck
         self._copy: FragmentCopy
         self._change: MetadataChange
+        self._growing: GrowingCheck
         self._tasks: list[_Task] = []
         """The copies of this round that are not begun, the next one last."""
         self._task: _Task
@@ -200,9 +205,13 @@ class LedgerRepair:
     def answered(self, token: Token, answer: BookieAnswer) -> list[Effect]:
         if self._stage is _Stage.CHECKING:
             return self._checked([*self._check.answered(token, answer)])
+        if self._stage is _Stage.GROWING:
+            return self._grown(self._growing.answered(token, answer))
         return self._copied(self._copy.answered(token, answer))
 
     def waited(self) -> list[Effect]:
+        if self._stage is _Stage.GROWING:
+            return self._grown(self._growing.waited())
         return self._copied(self._copy.waited())
 
     # ── check ─────────────────────────────────────────────────────────────────────────────────────────
@@ -242,7 +251,7 @@ class LedgerRepair:
         self._rounds += 1
         if self._tasks and self._rounds > _ROUNDS_MAX:
             return self._end(Postponed(f"something is still wrong after {_ROUNDS_MAX} repairs"))
-        return self._next() if self._tasks else self._end(self._outcome())
+        return self._next() if self._tasks else self._conclude()
 
     def _task_for(self, finding: FragmentFinding, planned: dict[int, tuple[str, ...]]) -> _Task | None:
         """Return how a fragment is repaired; `None` if it cannot be."""
@@ -347,6 +356,25 @@ class LedgerRepair:
 
     # ── end ───────────────────────────────────────────────────────────────────────────────────────────
 
+    def _conclude(self) -> list[Effect]:
+        """End, or check suspects where the ledger grows if everything else is whole."""
+        outcome = self._outcome()
+        growing = growing_segment(self._metadata.value)
+        if isinstance(outcome, Repaired) and growing is not None:
+            suspects = self._suspects & set(growing.bookies)
+            if suspects:
+                self._stage = _Stage.GROWING
+                quorums = quorums_of(self._metadata.value)
+                self._growing = GrowingCheck(self._entries, growing, quorums, suspects, self._bookies.all)
+                return self._grown(self._growing.begin())
+        return self._end(outcome)
+
+    def _grown(self, effects: list[Effect]) -> list[Effect]:
+        lacking = self._growing.result
+        if lacking is None:
+            return effects
+        return self._end(Postponed(lacking) if lacking else Repaired())
+
     def _outcome(self) -> RepairResult:
         """Return what has come of it when nothing more can be repaired now."""
         metadata = self._metadata.value
@@ -365,10 +393,6 @@ class LedgerRepair:
         missing = () if growing is None else tuple(sorted(set(growing.bookies) - self._bookies.all))
         if growing is not None and missing:
             return GrowingWithoutBookies(growing.first_entry, missing)
-        suspected = [] if growing is None else sorted(self._suspects & set(growing.bookies))
-        if growing is not None and suspected:
-            reason = f"may lack entries from {growing.first_entry} on, where the ledger grows"
-            return Postponed(f"{', '.join(suspected)} {reason}")
         return Repaired()
 
     def _end(self, result: RepairResult) -> list[Effect]:

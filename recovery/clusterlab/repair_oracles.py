@@ -31,6 +31,7 @@ from storage.cluster.metadata.underreplication import (
 )
 from storage.cluster.metadata.znodes import Gone
 from storage.cluster.zookeeper.records import OpCode
+from storage.entry.model import NO_ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -68,6 +69,8 @@ class LedgerOracles(Oracles):
         self._world = world
         self.destroyed: dict[tuple[str, int], float] = {}
         """By bookie and entry: when a fault has destroyed the copy."""
+        self._acknowledgements: list[tuple[float, int]] = []
+        """When entries were acknowledged, and the last of them."""
         self.is_deleted = False
 
     @property
@@ -78,6 +81,14 @@ class LedgerOracles(Oracles):
     def closed_by(self) -> str:
         """The client that has closed the ledger."""
         return self._closed_by
+
+    def entries_acknowledged(self, first: int, last: int) -> None:
+        super().entries_acknowledged(first, last)
+        self._acknowledgements.append((self._world.now, self.acknowledged))
+
+    def acknowledged_at(self, time: float) -> int:
+        """Return the last entry that was acknowledged by this time."""
+        return max((last for at, last in self._acknowledgements if at <= time), default=NO_ENTRY)
 
     def destroy(self, bookie: str, entry_id: int) -> None:
         """Note that a fault has destroyed a copy."""
@@ -332,7 +343,8 @@ class ClusterOracles:
         for bookie in segment.bookies:
             if self.is_absent_since(bookie, since):
                 raise InvariantViolated("O6", f"a mark goes, and a ledger grows on {bookie}")
-        for entry_id in range(segment.first_entry, ledger.acknowledged + 1):
+        # What is acknowledged later was sent, or sent again, to a bookie that was back.
+        for entry_id in range(segment.first_entry, ledger.acknowledged_at(since) + 1):
             named = {segment.bookies[index] for index in ledger.quorums.write_set(entry_id)}
             for bookie in sorted(named & suspects):
                 if not ledger.is_good(bookie, entry_id):

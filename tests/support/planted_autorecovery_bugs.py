@@ -20,6 +20,7 @@ COPYING = "recovery.autorecovery.copying"
 DECOMMISSION = "recovery.autorecovery.decommission"
 ELECTION = "storage.cluster.metadata.election"
 FRAGMENTS = "recovery.autorecovery.fragments"
+GROWING = "recovery.autorecovery.growing"
 MARKS = "storage.cluster.metadata.underreplication"
 REPAIR = "recovery.autorecovery.repair"
 UPDATE = "storage.cluster.metadata.update"
@@ -105,8 +106,18 @@ AUTORECOVERY_BUGS = (
         "suspect-is-forgotten-where-the-ledger-grows",
         "a mark stays while a bookie may lack entries where the ledger grows",
         REPAIR,
-        "LedgerRepair._outcome",
-        Replace("growing is not None and suspected", "False"),
+        "LedgerRepair._conclude",
+        Replace("isinstance(outcome, Repaired) and growing is not None", "False"),
+        "O6",
+    ),
+    _bug(
+        "end-of-what-grows-is-what-the-suspect-has",
+        "a suspect is compared with the last entry of every bookie of the ensemble",
+        GROWING,
+        "GrowingCheck._note_last",
+        Replace(
+            "max(self._end, entry.entry_id)", "entry.entry_id if bookie in self._suspects else self._end"
+        ),
         "O6",
     ),
     _bug(

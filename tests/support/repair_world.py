@@ -15,7 +15,7 @@ from storage.cluster.metadata.registration import Bookies
 from storage.cluster.metadata.update import Versioned
 from storage.cluster.metadata.znodes import Conflict, Gone, Unknown, Written
 from storage.cluster.wire.codes import Code
-from storage.cluster.wire.messages import AddEntry, CodeAnswer, FoundEntry, ReadEntry
+from storage.cluster.wire.messages import LAST_ENTRY, AddEntry, CodeAnswer, FoundEntry, ReadEntry
 from storage.entry.model import DigestType
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class RepairWorld:
     """The key that bookies check."""
     before_write: Callable[[], None] | None = None
     """Called once, before a change of the metadata takes place."""
+    before_wait: Callable[[], None] | None = None
+    """Called before the end of each pause."""
 
     @property
     def bookies(self) -> Bookies:
@@ -104,6 +106,8 @@ class RepairWorld:
             case WriteMetadata():
                 return repair.metadata_written(self._write(effect, random))
             case Wait():
+                if self.before_wait is not None:
+                    self.before_wait()
                 return repair.waited()
         raise AssertionError(effect)
 
@@ -126,7 +130,7 @@ class RepairWorld:
                 return CodeAnswer(Code.TOO_MANY_REQUESTS)
             case ReadEntry(_, entry_id):
                 self.read.append((bookie, entry_id))
-                data = store.get(entry_id)
+                data = store.get(max(store, default=entry_id) if entry_id == LAST_ENTRY else entry_id)
                 return CodeAnswer(Code.NO_ENTRY) if data is None else FoundEntry(data, entry_id)
             case AddEntry(_, entry_id, key, data, options):
                 if bookie in self.read_only | self.full:

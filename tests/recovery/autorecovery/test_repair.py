@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from planted_repair_bugs import REPAIR_BUGS, PlantedRepairBug, planted
 from repair_world import (
     LEDGER,
+    RepairWorld,
     data_of,
     is_readable,
     ledger,
@@ -27,9 +27,6 @@ from recovery.autorecovery.repair import (
 from storage.cluster.client.entries import entry_codec
 from storage.cluster.metadata.ledger import LedgerSegment
 from storage.entry.model import DigestType
-
-if TYPE_CHECKING:
-    from recovery.autorecovery.repair import RepairResult
 
 SEEDS = range(150)
 
@@ -51,19 +48,11 @@ def check_random_world(seed: int) -> None:
     elif isinstance(result, Postponed) and "no bookie that takes adds" in result.reason:
         # With six bookies, of which two may be down, an ensemble of four may have no bookie left.
         return
-    elif growing is not None:
-        # All bookies are suspected, also where the ledger grows.
-        assert is_growing(result)
     else:
         assert result == Repaired()
     assert world.lacking() == []
     assert not world.names_lost()
     assert world.superfluous() == []
-
-
-def is_growing(result: RepairResult | None) -> bool:
-    """Return whether all is whole but what a writer is to end."""
-    return isinstance(result, Postponed) and "where the ledger grows" in result.reason
 
 
 @pytest.mark.parametrize("first", range(0, 150, 50))
@@ -83,10 +72,10 @@ def check_lost_answers(seed: int) -> None:
     for loss in (0.2, 0.1, 0.0):
         world.loss = loss
         result = world.play(world.repair(*suspects, seed=seed), random)
-        if result == Repaired() or is_growing(result):
+        if result == Repaired():
             assert world.lacking() == []
     result = world.play(world.repair(*suspects, seed=seed), random)
-    if not isinstance(result, Postponed) or is_growing(result):
+    if not isinstance(result, Postponed):
         assert world.lacking() == []
 
 
@@ -260,18 +249,60 @@ def test_the_segment_of_a_writer_is_neither_read_nor_changed() -> None:
     assert world.lacking() == []
 
 
-def test_a_suspect_where_the_ledger_grows_keeps_the_mark_until_the_ledger_is_closed() -> None:
-    """It was back before the repair, and may lack what its writer has added meanwhile."""
-    world = world_of(ledger(2, 2, [(0, "123"), (4, "145")], None))
-    assert world.play(world.repair("b4"), Random(1)) == Postponed(
-        "b4 may lack entries from 4 on, where the ledger grows"
-    )
+GROWING = ledger(2, 2, [(0, "123"), (4, "145")], None)
+
+
+def growing_world(last: int) -> RepairWorld:
+    """Return a world in which a ledger grows from 4 on, and every copy is there up to this entry."""
+    world = world_of(ledger(2, 2, [(0, "123"), (4, "145")], last))
+    world.metadata = GROWING
+    return world
+
+
+def test_a_suspect_that_has_everything_where_the_ledger_grows_loses_its_mark() -> None:
+    for last in range(3, 9):
+        world = growing_world(last)
+        assert world.play(world.repair("b4", "b5"), Random(1)) == Repaired()
+        assert (world.added, world.writes) == ([], 0)
+
+
+def test_a_suspect_that_lacks_an_entry_where_the_ledger_grows_keeps_its_mark_and_gets_no_copy() -> None:
+    world = growing_world(8)
+    del world.stores["b4"][6]
+    assert world.play(world.repair("b4"), Random(1)) == Postponed("b4 lacks entry 6, where the ledger grows")
     assert world.play(world.repair("b2"), Random(1)) == Repaired(), "it is not where the ledger grows"
-    world.metadata = ledger(2, 2, [(0, "123"), (4, "145")], 4)
-    world.stores["b5"][4] = data_of(4)
-    assert world.lacking() == [("b4", 4)]
+    assert (world.added, world.writes) == ([], 0)
+    world.metadata = ledger(2, 2, [(0, "123"), (4, "145")], 8)
     assert world.play(world.repair("b4"), Random(1)) == Repaired()
     assert world.lacking() == []
+
+
+def test_a_suspect_that_lacks_the_last_entry_only_is_noticed_by_those_that_have_it() -> None:
+    world = growing_world(8)
+    del world.stores["b5"][8]
+    lacks = Postponed("b5 lacks entry 8, where the ledger grows")
+    assert world.play(world.repair("b5"), Random(1)) == lacks
+    # The bookie that has it may be the only one, and then it has to answer.
+    world.silent = {"b1"}
+    result = world.play(world.repair("b5"), Random(1))
+    assert isinstance(result, Postponed)
+    assert result != lacks
+
+
+def test_an_entry_that_is_on_its_way_to_a_suspect_is_looked_for_again() -> None:
+    world = growing_world(8)
+    late = world.stores["b4"].pop(7)
+    world.before_wait = lambda: world.stores["b4"].update({7: late})
+    assert world.play(world.repair("b4"), Random(1)) == Repaired()
+
+
+def test_a_damaged_entry_of_a_suspect_where_the_ledger_grows_keeps_the_mark() -> None:
+    world = growing_world(8)
+    for entry_id in (6, 7):
+        store, good = world.stores["b4"], dict(world.stores["b4"])
+        store[entry_id] = data_of(entry_id)[:-1] + b"!"
+        assert isinstance(world.play(world.repair("b4"), Random(1)), Postponed), entry_id
+        store.update(good)
 
 
 @pytest.mark.parametrize("kind", [DigestType.CRC32, DigestType.CRC32C, DigestType.MAC])
