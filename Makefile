@@ -9,7 +9,7 @@ DEMO := .venv-demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo audit-kills interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-audit interop-power cluster-chaos client-histories pulsar pulsar-topics topic-owners bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-autorecovery bench-listing bench-versus bench-startup wheel-test docs clean
+.PHONY: help setup demo java test test-slow test-spark test-docs test-bench setup-3.12 setup-3.13 test-3.12 test-3.13 crash crash-quick crash-sim cluster-mutants cluster-sim cluster-stores cluster-worlds mutants mutation-score audit-demo audit-cluster audit-kills interop interop-zookeeper interop-metadata interop-bookie interop-client interop-autorecovery interop-audit interop-power cluster-chaos client-histories pulsar pulsar-topics topic-owners bookkeeper-tests proof lint types architecture check bench bench-quick bench-syncs bench-where bench-functions bench-audit bench-scale bench-space bench-cluster bench-autorecovery bench-listing bench-versus bench-startup wheel-test docs clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z0-9. -]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -92,6 +92,9 @@ mutation-score: setup ## all planted bugs before the crash laboratory, two thous
 
 audit-demo: setup ## damage three stores, and audit them on Spark; writes .audit-demo/report (half a minute)
 	@$(BIN)/python tests/support/audit_demo.py .audit-demo
+
+audit-cluster: java ## audit the same stores in one process, on Spark, on a cluster that loses an executor, and on Spark Connect: the same findings (three minutes)
+	PYTHONPATH=tests/support $(BIN)/python tests/support/audit_cluster.py
 
 audit-kills: setup ## kill a writer five hundred times, and audit what it leaves (three minutes)
 	PYTHONPATH=tests/support $(BIN)/python tests/support/killed_stores.py $(KILLS)

@@ -212,13 +212,13 @@ def main() -> None:
             start_to_verdict(Path(place) / "store", rounds)
         if options.only != "verdict":
             from recovery.audit.spark.engine import SparkEngine
-            from recovery.audit.spark.session import open_context
+            from recovery.audit.spark.session import open_session
 
-            context, processes = open_context(f"local[{PROCESSES}]"), Processes()
+            session, processes = open_session(f"local[{PROCESSES}]"), Processes()
             for number, row in enumerate(ROWS):
                 with linked(row.shape, size, Path(place) / str(number)) as paths:
-                    compare(row, paths, rounds, SparkEngine(context), processes)
-            context.stop()
+                    compare(row, paths, rounds, SparkEngine(session), processes)
+            session.stop()
             processes.close()
 
 

@@ -75,22 +75,23 @@ def _spark_engine(engine_options: EngineOptions) -> Iterator[tuple[TaskEngine, i
         raise NotInstalled("--engine spark needs pyspark: pip install 'ledgerstore[audit]'")
     from recovery.audit.spark.engine import SparkEngine, SparkFailed
     from recovery.audit.spark.java import SparkUnavailable
-    from recovery.audit.spark.session import open_context
+    from recovery.audit.spark.session import open_session
 
     # An interrupt while py4j talks to Java makes it log a traceback. The user knows of the interrupt, so drop
     # it.
     logging.getLogger().addHandler(logging.NullHandler())
     master = engine_options.master or (f"local[{engine_options.jobs}]" if engine_options.jobs else None)
     try:
-        context = open_context(master)
+        session = open_session(master)
     except SparkUnavailable as error:
         raise CannotDo(f"{error}; `--engine local` works without it") from error
     try:
-        yield SparkEngine(context, engine_options.rate_max), context.defaultParallelism
+        engine = SparkEngine(session, engine_options.rate_max)
+        yield engine, engine.jobs
     except SparkFailed as error:
         raise StoppedEarly(str(error)) from error
     finally:
-        context.stop()
+        session.stop()
 
 
 class StoppedEarly(CannotDo):

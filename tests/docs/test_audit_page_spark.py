@@ -171,4 +171,4 @@ def test_every_setting_is_documented() -> None:
     from recovery.audit.spark import session
 
     told = set(re.findall(r"`(spark\.[\w.]+)`", CLUSTERS))
-    assert {*session.EVERYWHERE, *session.HERE} <= told
+    assert {*session.EVERYWHERE, *session.HERE, session.WAREHOUSE} <= told

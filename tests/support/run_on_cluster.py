@@ -18,9 +18,9 @@ def main(master: str | None, store: str) -> None:
     import recovery
 
     spark = open_session(master)
-    spark.sparkContext.addPyFile(str(spark_tasks.__file__))
+    spark.addArtifacts(str(spark_tasks.__file__), pyfile=True)
     register(spark)
-    engine = SparkEngine(spark.sparkContext)
+    engine = SparkEngine(spark)
     tasks: list[Any] = [spark_tasks.ReportTask(str(number), 1 << 30) for number in range(4)]
     told = [done.part for done in engine.run([*tasks, spark_tasks.Stay("stays")], lambda _: None)]
     runs = spark.read.format("entrylog").option("rows", "runs").load(store)

@@ -1,4 +1,4 @@
-"""Query a store through a session of Spark Connect, and print what it answers.
+"""Query a store through a session of Spark Connect, audit it, and print what it answers and what is found.
 
     python tests/support/run_on_connect.py STORE
 
@@ -13,7 +13,10 @@ import warnings
 
 from pyspark.sql import SparkSession
 
+from recovery.audit.pipeline.request import AuditRequest
+from recovery.audit.pipeline.run_audit import run_audit
 from recovery.audit.spark.data_sources import register
+from recovery.audit.spark.engine import SparkEngine
 
 
 def main() -> None:
@@ -26,6 +29,10 @@ def main() -> None:
     entries = spark.read.format("entrylog").load(sys.argv[1])
     for row in entries.groupBy("ledger", "digest_status").count().orderBy("ledger").collect():
         print(*row)
+    engine = SparkEngine(spark)
+    for finding in run_audit(AuditRequest((sys.argv[1],), engine=engine, jobs=engine.jobs)).findings:
+        print(finding.kind, finding.place)
+    print(engine.name.partition(" on ")[0].rpartition(" ")[0], engine.jobs)
     spark.stop()
 
 

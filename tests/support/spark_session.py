@@ -8,11 +8,12 @@ import os
 import pytest
 
 # `make test-spark` runs them in one process, so that they share one session. The garbage collector closes
-# Spark's sockets, and warns of each.
+# Spark's sockets, and warns of each. Spark warns that it does not know the newest pandas yet.
 MARKS = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
 

@@ -101,3 +101,18 @@ class Stay(ReportTask):
     """Hangs like `HangingTask` if it is asked to."""
 
     needs_this_machine: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class PauseTask:
+    """Writes the id of its process to a file, and waits to be killed. When run again it ends at once."""
+
+    name: str
+    """The directory of the file, and of the pipe that is never written to."""
+    size: int = 1 << 40
+
+    def run(self, throttle: ReadThrottle) -> None:
+        seen = Path(self.name) / "process"
+        if not seen.exists():
+            seen.write_text(str(os.getpid()))
+            (Path(self.name) / "pipe").read_bytes()

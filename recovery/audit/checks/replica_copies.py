@@ -4,8 +4,10 @@ The input is what every store holds and serves, as runs, and where copies have t
 (`recovery.audit.model.ensemble`, which says what is an error). The checks are the queries in `checks/sql/`;
 this module gives them their tables, states their order, and makes findings of their results.
 
-    runs ─▶ copies ─▶ stripes ─▶ islands ─┐
-    members ─▶ spans ─▶ groups ─▶ due ────┴▶ placed ─▶ pieces
+    runs ─▶ copies ─▶ stripes ─▶ islands ───────┐
+    members ─▶ spans ─▶ groups ─▶ due ─▶ homes ──┴▶ placed ─▶ pieces
+
+Copies and stripes have a row for each run, so that they are views: only their summaries are kept.
 """
 
 from __future__ import annotations
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
     from recovery.audit.model.ensemble import LedgerEnsembles
     from recovery.audit.model.runs import Runs
 
-_HELD = ("copies", "stripes", "islands")
-_REQUIRED = ("spans", "groups", "due")
+_REQUIRED = ("spans", "groups", "due", "homes")
 _FOUND = ("placed", "pieces")
 _ENTRY_MAX = 2**63 - 1
 
@@ -109,9 +110,13 @@ class ReplicaChecks:
     def take_progress(self, progress: Mapping[int, LedgerProgress]) -> None:
         """Take how far open ledgers have come, as far as it is known."""
         self._sql.put("ensembles", tables.ENSEMBLES.whole(self._ensemble_rows(progress)))
-        for name in (*(_HELD if self._has_changed else ()), *_REQUIRED, *_FOUND):
+        if self._has_changed:
+            self._sql.view("copies", text("copies"))
+            self._sql.view("stripes", text("stripes"))
+            self._sql.define("islands", text("islands"))
+            self._has_changed = False
+        for name in (*_REQUIRED, *_FOUND):
             self._sql.define(name, text(name))
-        self._has_changed = False
 
     def _ensemble_rows(self, progress: Mapping[int, LedgerProgress]) -> Iterator[tuple[int | None, ...]]:
         for one in self._ensembles.values():

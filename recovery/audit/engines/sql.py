@@ -35,6 +35,9 @@ class SqlEngine(Protocol):
     def define(self, name: str, query: str) -> None:
         """Make the result of the query known by this name. It replaces an earlier one."""
 
+    def view(self, name: str, query: str) -> None:
+        """Make the query known by this name. It is executed where it is used. It replaces an earlier one."""
+
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return the result of a query. It has to be small, because it comes to this process."""
 
@@ -80,6 +83,9 @@ class DuckSql:
 
     def define(self, name: str, query: str) -> None:
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+
+    def view(self, name: str, query: str) -> None:
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(query).fetchall()

@@ -65,7 +65,7 @@ def compare(replicas: Replicas, stores: Sequence[ScannedStore], run: Run, sql: S
         "store": np.array([store.name for store in stores], dtype=object),
     }
     sql.put_columns("compared_stores", names)
-    sql.define("runs", text("runs"))
+    sql.view("runs", text("runs"))
     compared = [
         ComparedStore(store.name, store.facts.store, isinstance(store.facts.index, IndexFacts))
         for store in stores

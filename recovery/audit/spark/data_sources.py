@@ -3,14 +3,15 @@
     entrylog, journal    rows = entries, runs, flaws or parts; payload = true
     ledgerindex          rows = entries, runs, flaws or parts
 
-A path is that of a store or of a bookie's directory, of a directory in it, or of one file. Each file is read
-by one task, where the task runs: only its path is sent there. Filters on ledgers and on file ids reduce what
-is read; Spark applies them again.
+A path is that of a store or of a bookie's directory, of a directory in it, or of one file; there may be
+several, and patterns. Each file is read by one task, where the task runs: only its path is sent there.
+Filters on stores, ledgers and file ids reduce what is read, and `explain()` shows those that Spark need not
+apply again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -25,26 +26,30 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from recovery.audit.model.tables import constant_column
 from recovery.audit.spark import source_options, source_paths, tables
 from recovery.audit.spark.index_tables import IndexTables
 from recovery.audit.spark.journal_tables import JournalTables
 from recovery.audit.spark.log_tables import LogTables
 from recovery.audit.spark.pushdown import EVERYTHING
 from recovery.audit.spark.source_options import UnreadableFiles
+from recovery.audit.spark.tables import STORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
+    from recovery.audit.digests.policy import DigestPolicy
+    from recovery.audit.model.tables import Table
     from recovery.audit.spark.pushdown import IdFilter
     from recovery.audit.spark.source_options import SourceOptions
 
     _Tables = LogTables | JournalTables | IndexTables
-    _List = Callable[[SourceOptions, IdFilter, IdFilter], Iterator[_Tables]]
+    _List = Callable[[str, DigestPolicy, IdFilter, IdFilter], Iterator[_Tables]]
 
 
 def register(session: SparkSession) -> None:
@@ -52,13 +57,9 @@ def register(session: SparkSession) -> None:
 
     The session may be one of Spark Connect.
     """
-    from recovery.audit.spark.session import PUSHDOWN, is_of_connect
-    from recovery.audit.spark.shipping import ship, ship_over_connect
+    from recovery.audit.spark.session import PUSHDOWN, ship
 
-    if is_of_connect(session):
-        ship_over_connect(session)
-    else:
-        ship(session.sparkContext)
+    ship(session)
     # Without it, a query of a source with filters fails.
     session.conf.set(PUSHDOWN, "true")
     for source in (EntryLogSource, JournalSource, LedgerIndexSource):
@@ -72,51 +73,75 @@ def register(session: SparkSession) -> None:
 class FilePartition(InputPartition):
     """One file for one task."""
 
-    def __init__(self, found: _Tables, parsed: SourceOptions) -> None:
+    def __init__(self, found: _Tables, parsed: SourceOptions, store: str) -> None:
         self._tables = found
         self._rows = parsed.rows
+        self._table = parsed.table
         self._options = {"payload": True} if parsed.payload else {}
         self._unreadable = parsed.unreadable
+        self._store = store
 
     def __repr__(self) -> str:
         # The default text contains the passwords, and it may appear in a message.
         return f"Part({self._tables.path!r}, {self._rows})"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the file. One that the system refuses to read is told by flaws and parts."""
+        """Yield the rows of the file with the wanted columns. A file that the system refuses to read is told
+        by flaws and parts.
+        """
         try:
-            yield from getattr(self._tables, self._rows)(**self._options)
+            for batch in getattr(self._tables, self._rows)(**self._options):
+                yield self._selected(batch)
         except OSError as error:
             if self._unreadable is UnreadableFiles.FAIL:
                 raise
-            yield from self._tables.unreadable(self._rows, error)
+            yield from map(self._selected, self._tables.unreadable(self._rows, error))
+
+    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        store = constant_column(self._store, len(batch))
+        return self._table.batch(
+            {name: store if name == STORE[0] else batch.column(name) for name, _ in self._table.columns}
+        )
+
+
+_RESTRICTED = ("entries", "runs")
+"""The tables whose rows are only those of the chosen ids. Of the others whole files are left out."""
 
 
 class _FileReader(DataSourceReader):
-    """Reads files of one kind, restricted to ids by pushed filters."""
+    """Reads files of one kind, restricted by pushed filters to stores and to ids."""
 
     def __init__(self, parsed: SourceOptions, list_parts: _List, file_column: str) -> None:
         self._parsed = parsed
         self._list = list_parts
         self._file_column = file_column
         self._chosen: dict[str, IdFilter] = {"ledger": EVERYTHING, file_column: EVERYTHING}
+        self._stores = parsed.paths
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        for one in filters:
-            self._push(one)
-        # All filters are returned, because skipping rows here only saves time and Spark filters again.
-        return filters
+        """Take filters, and return those that Spark has to apply nevertheless."""
+        return [one for one in filters if not self._push(one)]
 
-    def _push(self, one: Any) -> None:
+    def _push(self, one: Any) -> bool:
+        """Take what can be taken of a filter, and return whether all rows that are made fulfil it."""
         narrowed = _NARROWED.get(type(one))
         column, value = ".".join(getattr(one, "attribute", ())), getattr(one, "value", None)
-        numbers = value if isinstance(value, tuple) else (value,)
-        if narrowed and column in self._chosen and all(type(number) is int for number in numbers):
+        values = value if isinstance(value, tuple) else (value,)
+        if column == STORE[0] and isinstance(one, EqualTo | EqualNullSafe | In):
+            self._stores = tuple(store for store in self._stores if store in values)
+            return True
+        if narrowed and column in self._chosen and all(type(number) is int for number in values):
             self._chosen[column] = narrowed(self._chosen[column], value)
+            return self._parsed.rows in _RESTRICTED
+        return False
 
     def partitions(self) -> list[InputPartition]:
-        files = self._list(self._parsed, self._chosen["ledger"], self._chosen[self._file_column])
-        return [FilePartition(found, self._parsed) for found in files]
+        ledgers, files = self._chosen["ledger"], self._chosen[self._file_column]
+        return [
+            FilePartition(found, self._parsed, store)
+            for store in self._stores
+            for found in self._list(store, self._parsed.policy, ledgers, files)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # If nothing is to be read, Spark passes an empty partition.
@@ -134,64 +159,68 @@ _NARROWED: dict[type, Callable[[IdFilter, Any], IdFilter]] = {
 }
 
 
-class EntryLogSource(DataSource):
+class _FileSource(DataSource):
+    """The tables of one kind of file."""
+
+    kind: ClassVar[str]
+    of_kind: ClassVar[Mapping[str, Table]]
+    file_column = "log"
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.kind
+
+    def _parsed(self) -> SourceOptions:
+        return source_options.parse(self.options, self.of_kind)
+
+    def schema(self) -> str:
+        return self._parsed().table.ddl
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+        return _FileReader(self._parsed(), self.files, self.file_column)
+
+    @staticmethod
+    def files(path: str, given: DigestPolicy, ledgers: IdFilter, files: IdFilter) -> Iterator[_Tables]:
+        """Yield the files below the path."""
+        raise NotImplementedError
+
+
+class EntryLogSource(_FileSource):
     """`entrylog`."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "entrylog"
+    kind, of_kind = "entrylog", tables.LOG
 
-    def schema(self) -> str:
-        parsed = source_options.parse(self.options, tables.LOG)
-        return source_options.table(parsed, tables.LOG).ddl
-
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        return _FileReader(source_options.parse(self.options, tables.LOG), _logs, "log")
+    @staticmethod
+    def files(path: str, given: DigestPolicy, ledgers: IdFilter, files: IdFilter) -> Iterator[_Tables]:
+        policy = source_paths.known(path, given).policy
+        for one in source_paths.logs(path):
+            if one.file_id in files:
+                yield LogTables(one.path, one.file_id, policy, ledgers)
 
 
-class JournalSource(DataSource):
+class JournalSource(_FileSource):
     """`journal`."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "journal"
+    kind, of_kind, file_column = "journal", tables.JOURNAL, "journal"
 
-    def schema(self) -> str:
-        parsed = source_options.parse(self.options, tables.JOURNAL)
-        return source_options.table(parsed, tables.JOURNAL).ddl
-
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        return _FileReader(source_options.parse(self.options, tables.JOURNAL), _journals, "journal")
+    @staticmethod
+    def files(path: str, given: DigestPolicy, ledgers: IdFilter, files: IdFilter) -> Iterator[_Tables]:
+        known = source_paths.known(path, given)
+        for one in source_paths.journals(path):
+            if one.file_id in files:
+                yield JournalTables(one.path, one.file_id, known.policy, known.rows, ledgers)
 
 
-class LedgerIndexSource(DataSource):
+class LedgerIndexSource(_FileSource):
     """`ledgerindex`."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "ledgerindex"
+    kind, of_kind = "ledgerindex", tables.INDEX
 
-    def schema(self) -> str:
-        parsed = source_options.parse(self.options, tables.INDEX)
-        return source_options.table(parsed, tables.INDEX).ddl
-
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        return _FileReader(source_options.parse(self.options, tables.INDEX), _index, "log")
-
-
-def _logs(parsed: SourceOptions, ledgers: IdFilter, logs: IdFilter) -> Iterator[LogTables]:
-    policy = source_paths.known(parsed.path, parsed.policy).policy
-    for one in source_paths.logs(parsed.path):
-        if one.file_id in logs:
-            yield LogTables(one.path, one.file_id, policy, ledgers)
-
-
-def _journals(parsed: SourceOptions, ledgers: IdFilter, journals: IdFilter) -> Iterator[JournalTables]:
-    known = source_paths.known(parsed.path, parsed.policy)
-    for one in source_paths.journals(parsed.path):
-        if one.file_id in journals:
-            yield JournalTables(one.path, one.file_id, known.policy, known.rows, ledgers)
-
-
-def _index(parsed: SourceOptions, ledgers: IdFilter, logs: IdFilter) -> Iterator[IndexTables]:
-    yield IndexTables(source_paths.index(parsed.path), ledgers, logs)
+    @staticmethod
+    def files(
+        path: str,
+        given: DigestPolicy,  # noqa: ARG004 - an index has no digests
+        ledgers: IdFilter,
+        files: IdFilter,
+    ) -> Iterator[_Tables]:
+        yield IndexTables(source_paths.index(path), ledgers, files)

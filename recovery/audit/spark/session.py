@@ -1,4 +1,4 @@
-"""A Spark context or session that is ready: the active one, or a new one with all settings.
+"""A Spark session that is ready: the active one, one of Spark Connect, or a new one with all settings.
 
 `spark-submit`, a notebook or the user's program decides where it runs. Without any of them it runs on all
 processors of this machine, accepts no connections from other machines, and leaves nothing behind.
@@ -7,24 +7,30 @@ processors of this machine, accepts no connections from other machines, and leav
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import sys
 import tempfile
+import warnings
+import zipfile
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
 
 from recovery.audit.spark import launch
+from recovery.audit.spark.java import SparkUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyspark.sql import SparkSession
+    from collections.abc import Iterable, Iterator, Mapping
 
 THIS_MACHINE = "local[*]"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+WAREHOUSE = "spark.sql.warehouse.dir"
+_CONNECT = "sc://"
 _SOCKETS = "spark.python.unix.domain.socket"
 _SOCKETS_PREFIX = "ledgerstore-"
 _SOCKET_NAME_SIZE = 43
@@ -39,47 +45,56 @@ HERE = {
     "spark.app.name": "ledgerstore",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.maxResultSize": "0",
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": "1g",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.log.level": "ERROR",
     # The time that a worker has to end by itself before it is killed when a job is cancelled.
     "spark.python.task.killTimeout": "100ms",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.warehouse.dir": f"file:{tempfile.gettempdir()}/ledgerstore-warehouse",
     "spark.ui.enabled": "false",
 }
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_PACKAGES = ("recovery", "storage")
 
-
-def open_context(master: str | None = None, settings: Mapping[str, str] = _NOTHING) -> SparkContext:
-    """Return the active context, whatever the arguments are, or a new one. Raise `SparkUnavailable` if none
-    can be made.
-
-    A context is enough for the engine: a session takes another second.
-    """
-    active = SparkContext._active_spark_context  # noqa: SLF001 - asking must not make one
-    return active or _new_context(master, settings)
+# Spark warns that it does not know the newest pandas yet, which only Spark Connect needs.
+warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
 def open_session(master: str | None = None, settings: Mapping[str, str] = _NOTHING) -> SparkSession:
-    """Return the active session, whatever the arguments are, or a new one, for data sources and SQL."""
-    from pyspark.sql import SparkSession
+    """Return the active session, whatever the arguments are, or a new one. Raise `SparkUnavailable` if none
+    can be made.
 
-    open_context(master, settings)
-    session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    A `master` that begins with `sc://` is the address of a server of Spark Connect.
+    """
+    session = SparkSession.getActiveSession() or _new_session(master, settings)
     # Without it, a query of a source with filters fails, and an active session may not have it.
     session.conf.set(PUSHDOWN, "true")
     return session
 
 
-def _new_context(master: str | None, settings: Mapping[str, str]) -> SparkContext:
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(_settings(master, settings).items()))
-    gateway = None if launch.is_launched() else launch.launch(conf)
-    with launch.environment(_python(conf)):
-        return SparkContext(conf=conf, gateway=gateway)
+def _new_session(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    if master is not None and master.startswith(_CONNECT):
+        return _connected(master, settings)
+    if SparkContext._active_spark_context is None:  # noqa: SLF001 - asking must not make one
+        conf = SparkConf(loadDefaults=False)
+        conf.setAll(list(_settings(master, settings).items()))
+        gateway = None if launch.is_launched() else launch.launch(conf)
+        with launch.environment(_python(conf)):
+            SparkContext(conf=conf, gateway=gateway)
+    return SparkSession.builder.getOrCreate()
+
+
+def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
+    try:
+        session = SparkSession.builder.remote(address).getOrCreate()
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        session.range(0).count()  # the first call connects
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise SparkUnavailable(f"no session of Spark Connect at {address}: {lines[0]}") from error
+    return session
 
 
 def _settings(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
@@ -91,7 +106,9 @@ def _settings(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
     chosen = given.get("spark.master") or master or THIS_MACHINE
     if not chosen.startswith("local"):
         return {**EVERYWHERE, "spark.app.name": "ledgerstore", **given, "spark.master": chosen}
-    return {**EVERYWHERE, **HERE, **_sockets(), **given, "spark.master": chosen}
+    # The tables of an audit are in it, also those of one that was interrupted.
+    warehouse = {WAREHOUSE: f"file:{_scratch()}"}
+    return {**EVERYWHERE, **HERE, **warehouse, **_sockets(), **given, "spark.master": chosen}
 
 
 @cache
@@ -103,11 +120,7 @@ def _sockets() -> Mapping[str, str]:
     often longer than a socket's path may be.
     """
     base = sockets_base((tempfile.gettempdir(), "/tmp"))  # noqa: S108 - only a directory is made in it
-    if base is None:
-        return {}
-    made = tempfile.TemporaryDirectory(prefix=_SOCKETS_PREFIX, dir=base, ignore_cleanup_errors=True)
-    atexit.register(made.cleanup)
-    return {f"{_SOCKETS}.enabled": "true", f"{_SOCKETS}.dir": made.name}
+    return {} if base is None else {f"{_SOCKETS}.enabled": "true", f"{_SOCKETS}.dir": _scratch(base)}
 
 
 def sockets_base(candidates: Iterable[str]) -> str | None:
@@ -116,9 +129,27 @@ def sockets_base(candidates: Iterable[str]) -> str | None:
     return next((base for base in candidates if len(base) + added <= _SOCKET_PATH_MAX), None)
 
 
+def _scratch(base: str | None = None) -> str:
+    """Make a directory that is removed when this process ends."""
+    made = tempfile.TemporaryDirectory(prefix=_SOCKETS_PREFIX, dir=base, ignore_cleanup_errors=True)
+    atexit.register(made.cleanup)
+    return made.name
+
+
 def is_of_connect(session: SparkSession) -> bool:
     """Return whether the session is a client of Spark Connect, which has no context of its own."""
     return type(session).__module__.startswith("pyspark.sql.connect.")
+
+
+def master_of(session: SparkSession) -> str:
+    """Return the master of the session, or of its server."""
+    return session.conf.get("spark.master") or "an unknown master"
+
+
+def is_here(session: SparkSession) -> bool:
+    """Return whether tasks run on this machine, in processes that see its files."""
+    master = master_of(session)
+    return not is_of_connect(session) and (master == "local" or master.startswith("local["))
 
 
 def _is_submitted() -> bool:
@@ -133,3 +164,42 @@ def _python(conf: SparkConf) -> dict[str, str]:
     if "PYSPARK_PYTHON" in os.environ and not (conf.get("spark.master") or "").startswith("local"):
         return {}
     return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+# ── the code of this package on the executors ────────────────────────────────────────────────────────────
+
+
+def ship(session: SparkSession) -> None:
+    """Make the code importable wherever the session's tasks run. Its dependencies have to be installed there.
+
+    On this machine the workers import what is imported here. If the code itself came in a zip (`--py-files`),
+    it is everywhere already.
+    """
+    if not is_here(session) and all(root.is_dir() for root in _roots()):
+        session.addArtifacts(_packed(), pyfile=True)
+
+
+@cache
+def _packed() -> str:
+    """Pack the code once. Executors fetch the file when their first task comes, so that it stays until this
+    process ends.
+    """
+    archive = Path(_scratch()) / "ledgerstore.zip"
+    pack(archive)
+    return str(archive)
+
+
+def pack(archive: str | os.PathLike[str]) -> None:
+    """Write a zip of this code, for `--py-files`."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for root in _roots():
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and path.suffix != ".pyc":
+                    packed.write(path, path.relative_to(root.parent))
+
+
+def _roots() -> Iterator[Path]:
+    for name in _PACKAGES:
+        found = importlib.import_module(name).__file__
+        assert found is not None, "a package with an __init__"
+        yield Path(found).parent

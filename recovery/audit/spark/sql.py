@@ -1,43 +1,68 @@
-"""Spark SQL as an engine of the checks: each table is a view of a DataFrame, each query a job on the
-executors.
+"""Spark SQL as an engine of the checks: kept results are tables that executors write, each query is a job.
+
+A kept result is written and not only cached, because Spark would plan all queries that lead to it again for
+each query that uses it, and because a cached one is lost with its executor. The tables are managed by the
+session's catalog: they are below `spark.sql.warehouse.dir`, in the session's default format.
 """
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     import numpy as np
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from recovery.audit.engines.sql import Columns
+
+_PARTITION_ROWS = 500_000
+"""The number of rows of the largest table for which a partition is made in a shuffle."""
+
+_SETTINGS = {
+    # A join by ledger, residue and store uses rows that are shuffled by ledger and residue already.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
 
 
 class SparkSql:
     """Executes queries in Spark. It has a session of its own, so that its views hide none of the user's."""
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, rows: int = 0) -> None:
         self._session = session.newSession()
-        self._frames: dict[str, DataFrame] = {}
+        self._prefix = f"ledgerstore_{uuid.uuid4().hex}"
+        self._written: list[str] = []
+        partitions = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+        settings = _SETTINGS | {
+            # Spark puts partitions together that turn out to be small.
+            "spark.sql.shuffle.partitions": str(max(partitions, rows // _PARTITION_ROWS))
+        }
+        for name, value in settings.items():
+            self._session.conf.set(name, value)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in list(self._frames):
-            self._frames.pop(name).unpersist()
-            self._session.catalog.dropTempView(name)
+        for name in self._written:
+            self._session.sql(f"DROP TABLE IF EXISTS {name}")
 
     def put(self, name: str, table: pa.Table) -> None:
-        self._replace(name, self._session.createDataFrame(table))
+        self._session.createDataFrame(table).createOrReplaceTempView(name)
 
     def put_columns(self, name: str, columns: Columns) -> None:
         self.put(name, pa.table(dict(columns)))
 
     def define(self, name: str, query: str) -> None:
-        self._replace(name, self._session.sql(query))
+        table = f"{self._prefix}_{len(self._written)}_{name}"
+        self._written.append(table)
+        self._session.sql(query).write.saveAsTable(table)
+        self._session.table(table).createOrReplaceTempView(name)
+
+    def view(self, name: str, query: str) -> None:
+        self._session.sql(query).createOrReplaceTempView(name)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self._session.sql(query).collect()]
@@ -45,11 +70,3 @@ class SparkSql:
     def arrays(self, query: str) -> dict[str, np.ndarray[Any, Any]]:
         table = self._session.sql(query).toArrow()
         return {name: table[name].to_numpy() for name in table.column_names}
-
-    def _replace(self, name: str, frame: DataFrame) -> None:
-        before = self._frames.pop(name, None)
-        # Without this, Spark would execute the query again for each other one that uses its result.
-        self._frames[name] = frame.persist()
-        frame.createOrReplaceTempView(name)
-        if before is not None:
-            before.unpersist()

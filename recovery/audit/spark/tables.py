@@ -88,6 +88,8 @@ INDEX = {
     "parts": table("ledgers", "entries", "flaws", "seconds:double"),
 }
 
+STORE = ("store", "string")
+"""The column that each source adds to its tables: the path that was given, or that matched a pattern."""
 PAYLOAD = ("payload", "binary")
 
 

@@ -92,7 +92,11 @@ _HISTORY = "history"
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of worker processes.  [default: CPUs]"
 )
-@click.option("--master", metavar="URL", help="Spark master.  [default: local[*], or that of spark-submit]")
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Spark master, or sc://HOST:PORT of Spark Connect.  [default: local[*], or that of spark-submit]",
+)
 @click.option(
     "--baseline",
     metavar="FILE",

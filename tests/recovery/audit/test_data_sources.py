@@ -88,11 +88,56 @@ def test_ledgers_that_are_not_chosen_are_not_made_into_rows(store: Path) -> None
     from recovery.audit.spark.data_sources import EntryLogSource
 
     reader = EntryLogSource({"path": str(store)}).reader(None)  # type: ignore[arg-type]
-    filters = [In(("ledger",), (8, 9)), GreaterThan(("log",), 0), Not(EqualTo(("ledger",), 9))]
-    assert list(reader.pushFilters(filters)) == filters
+    remaining = Not(EqualTo(("ledger",), 9))
+    filters = [In(("ledger",), (8, 9)), GreaterThan(("log",), 0), remaining]
+    assert list(reader.pushFilters(filters)) == [remaining]
     rows: list[Any] = [batch for part in reader.partitions() for batch in reader.read(part)]
     assert {one for batch in rows for one in batch.column("log").to_pylist()} == {1, 2}
     assert {one for batch in rows for one in batch.column("ledger").to_pylist()} == {8, 9}
+
+
+def test_filters_on_flaws_are_applied_by_spark_too(store: Path) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.datasource import EqualTo
+
+    from recovery.audit.spark.data_sources import EntryLogSource
+
+    filters = [EqualTo(("ledger",), 8), EqualTo(("log",), 1)]
+    for rows, remaining in (("entries", []), ("flaws", filters)):
+        reader = EntryLogSource({"path": str(store), "rows": rows}).reader(None)  # type: ignore[arg-type]
+        assert list(reader.pushFilters(filters)) == remaining  # type: ignore[arg-type]
+        assert len(reader.partitions()) == 1
+
+
+def test_several_paths_and_patterns_are_told_by_the_column_store(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    for name in ("bk1", "bk2", "other"):
+        (tmp_path / name).symlink_to(store)
+    expected = {f"{tmp_path}/{name}": IN_ALL for name in ("bk1", "bk2")}
+    pattern = f"{tmp_path}/bk*"
+    for paths in (list(expected), pattern, [pattern, pattern]):
+        counts = spark.read.format("entrylog").load(paths).groupBy("store").count().collect()
+        assert dict(counts) == expected
+    chosen = spark.read.format("entrylog").load(pattern).where(f"store = '{tmp_path / 'bk2'}' and ledger = 7")
+    assert chosen.count() == small_stores.ENTRIES
+
+
+def test_explain_shows_the_filters_that_choose_what_is_read(
+    spark: SparkSession, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = spark.read.format("entrylog").load(str(store))
+    frame.where("ledger = 8 and log > 0 and entry < 5").explain()
+    plan = capsys.readouterr().out
+    assert "EqualTo(ledger,8)" in plan
+    assert "GreaterThan(log,0)" in plan
+
+
+def test_only_the_wanted_columns_are_made(spark: SparkSession, store: Path) -> None:
+    frame = spark.read.format("entrylog").option("columns", "entry, payload,store").load(str(store))
+    assert frame.columns == ["entry", "payload", "store"]
+    (row,) = frame.where("entry = 700").limit(1).collect()
+    assert tuple(row) == (700, b"entry 700", str(store))
 
 
 def test_tables_are_joined_in_sql(spark: SparkSession, store: Path) -> None:
@@ -149,6 +194,8 @@ def test_passwords_are_not_in_plans(spark: SparkSession, store: Path, tmp_path: 
     [
         ("entrylog", {"rows": "rows"}, "rows is one of entries, runs, flaws, parts, not 'rows'"),
         ("journal", {"payload": "perhaps"}, "payload is true or false"),
+        ("entrylog", {"columns": "ledger,pages"}, "there is no column 'pages': columns are log, offset"),
+        ("ledgerindex", {"columns": "payload"}, "there is no column 'payload'"),
         ("ledgerindex", {"payload": "true"}, "payload goes with the entries of logs and journals only"),
     ],
 )

@@ -1,10 +1,9 @@
 -- The entries that each store serves, and those that the files of an indexed store hold, each entry once:
 -- intervals that touch or overlap are joined.
 WITH sided AS (
-    SELECT 'served' AS side, ledger, residue, store, first_turn, last_turn FROM stripes WHERE is_served
-    UNION ALL
-    SELECT 'files', ledger, residue, store, first_turn, last_turn FROM stripes
-    WHERE is_in_files AND is_indexed
+    SELECT s.side, t.ledger, t.residue, t.store, t.first_turn, t.last_turn
+    FROM stripes AS t JOIN (SELECT 'served' AS side UNION ALL SELECT 'files') AS s
+        ON s.side = 'served' AND t.is_served OR s.side = 'files' AND t.is_in_files AND t.is_indexed
 ), reached AS (
     SELECT
         *,

@@ -7,43 +7,34 @@
 WITH filed AS (
     SELECT
         ledger, residue, store, first_turn, last_turn, good, digests,
-        row_number() OVER w AS number,
         coalesce(max(last_turn) OVER (
             PARTITION BY ledger, residue, store ORDER BY first_turn, last_turn
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) >= first_turn, FALSE) AS is_twice
     FROM stripes WHERE is_in_files
-    WINDOW w AS (PARTITION BY ledger, residue, store ORDER BY first_turn, last_turn)
-), crossings AS (
-    SELECT
-        f.ledger, f.residue, f.store, f.number, min(f.first_turn) AS first_turn,
-        max(f.last_turn) AS last_turn, min(f.good) AS good, min(f.digests) AS digests,
-        max(f.is_twice) AS is_twice,
-        min(coalesce(d.place, -1)) AS place, max(coalesce(d.place, -1)) AS last_place,
-        count(g.segment) AS segments
+), homed AS (
+    SELECT f.*, h.place, f.last_turn > h.last_turn AS is_across
     FROM filed AS f
-    JOIN groups AS g
-        ON g.ledger = f.ledger AND g.residue = f.residue
-        AND g.first_turn <= f.last_turn AND g.last_turn >= f.first_turn
-    LEFT JOIN due AS d
-        ON d.ledger = g.ledger AND d.span = g.span AND d.residue = g.residue AND d.store = f.store
-    GROUP BY f.ledger, f.residue, f.store, f.number
-), compared AS (
+    JOIN homes AS h
+        ON h.ledger = f.ledger AND h.residue = f.residue AND h.store = f.store
+        AND f.first_turn BETWEEN h.first_turn AND h.last_turn
+), reached AS (
     SELECT
         *,
         max(last_turn) OVER (
-            PARTITION BY ledger, residue ORDER BY first_turn, last_turn, store, number
+            PARTITION BY ledger, residue ORDER BY first_turn, last_turn
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS reach
-    FROM crossings WHERE place = last_place AND place >= 0
+    FROM homed WHERE place >= 0 AND NOT is_across
 ), clustered AS (
+    -- Equal rows come in any order, so that they have to be counted together: RANGE, not ROWS.
     SELECT
         *,
         sum(CASE WHEN first_turn <= reach THEN 0 ELSE 1 END) OVER (
-            PARTITION BY ledger, residue ORDER BY first_turn, last_turn, store, number
-            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            PARTITION BY ledger, residue ORDER BY first_turn, last_turn
+            RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
         ) AS cluster
-    FROM compared
+    FROM reached
 ), summed AS (
     SELECT
         ledger, residue, cluster, place,
@@ -59,8 +50,8 @@ GROUP BY ledger, residue, cluster
 HAVING count(*) > 1
     AND (min(good) <> max(good) OR min(digests) <> max(digests) OR max(is_twice))
 UNION
-SELECT c.ledger FROM crossings AS c JOIN ensembles AS e ON e.ledger = c.ledger
-WHERE c.place <> c.last_place AND c.segments > 0 AND e.write_quorum > 1
+SELECT h.ledger FROM homed AS h JOIN ensembles AS e ON e.ledger = h.ledger
+WHERE h.is_across AND e.write_quorum > 1
 UNION
 SELECT ledger FROM stripes WHERE is_in_files AND bad > 0
 UNION

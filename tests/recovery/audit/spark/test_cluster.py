@@ -72,7 +72,7 @@ def test_code_and_tasks_reach_executors(store: Path, tmp_path: Path) -> None:
 
 
 def test_the_arguments_of_spark_submit_are_enough(store: Path, tmp_path: Path) -> None:
-    from recovery.audit.spark.shipping import pack
+    from recovery.audit.spark.session import pack
 
     pack(tmp_path / "given.zip")
     submit = Path(sys.executable).parent / "spark-submit"

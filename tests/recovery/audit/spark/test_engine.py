@@ -29,7 +29,7 @@ pytestmark = spark_session.MARKS
 def engine(spark: SparkSession) -> SparkEngine:
     from recovery.audit.spark.engine import SparkEngine
 
-    return SparkEngine(spark.sparkContext)
+    return SparkEngine(spark)
 
 
 def unwatched(_: int) -> None:
@@ -58,15 +58,14 @@ def test_results_are_those_of_the_same_tasks_in_this_process(engine: SparkEngine
     assert sum(read) == sum(here) > 0
 
 
-def test_results_arrive_before_the_job_ends_and_stopping_early_ends_the_job(
+def test_results_arrive_before_the_last_job_ends_and_stopping_early_ends_it(
     engine: SparkEngine, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    # The second task does not end by itself.
-    tasks: list[Any] = [ReportTask("small"), HangingTask(str(tmp_path / "pipe"), 1 << 30)]
-    running = cast("Generator[Any]", engine.run(tasks, unwatched))
-    done = next(running)
-    assert (done.number, done.part.name) == (0, "small")
+    # The smallest task is in the second job, and does not end by itself.
+    tasks: list[Any] = [ReportTask(str(number), 1 << 30) for number in range(8)]
+    running = cast("Generator[Any]", engine.run([*tasks, HangingTask(str(tmp_path / "pipe"))], unwatched))
+    assert {next(running).part.name for _ in tasks} == set("01234567")
     with (tmp_path / "pipe").open("rb") as pipe:
         assert pipe.read(1) == b"!"
         running.close()
@@ -112,7 +111,7 @@ def test_no_tasks_need_no_job(engine: SparkEngine) -> None:
 def test_a_rate_is_shared_by_all_workers(spark: SparkSession) -> None:
     from recovery.audit.spark.engine import SparkEngine
 
-    held_back = SparkEngine(spark.sparkContext, rate_max=10 << 20)
+    held_back = SparkEngine(spark, rate_max=10 << 20)
     seconds = [
         done.part.seconds
         for done in held_back.run([ReportTask(str(n), 1 << 20) for n in range(2)], unwatched)

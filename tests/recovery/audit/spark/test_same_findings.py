@@ -54,4 +54,4 @@ def test_three_engines_have_equal_findings_in_damaged_stores(spark: SparkSession
     alone = findings(Serial(), paths, passwords)
     assert len({one.kind for one in alone}) > 12
     assert findings(Pool(2), paths, passwords) == alone
-    assert findings(SparkEngine(spark.sparkContext), paths, passwords) == alone
+    assert findings(SparkEngine(spark), paths, passwords) == alone

@@ -20,9 +20,9 @@ pytestmark = spark_session.MARKS
 
 
 def test_an_active_session_is_used_as_it_is(spark: SparkSession) -> None:
-    from recovery.audit.spark.session import open_context, open_session
+    from recovery.audit.spark.session import open_session
 
-    assert open_context("local[7]") is spark.sparkContext
+    assert open_session("local[7]") is spark
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     again = open_session("local[7]")
     assert again.sparkContext.master == "local[2]"
@@ -140,11 +140,11 @@ def test_without_java_one_line_says_what_to_install() -> None:
 LINGERING = """
 import sys
 from recovery.audit.spark.engine import SparkEngine
-from recovery.audit.spark.session import open_context
+from recovery.audit.spark.session import open_session
 from spark_tasks import HangingTask
 
 try:
-    list(SparkEngine(open_context("local[2]")).run([HangingTask(sys.argv[1])], print))
+    list(SparkEngine(open_session("local[2]")).run([HangingTask(sys.argv[1])], print))
 except KeyboardInterrupt:
     print("interrupted")
 """

@@ -205,7 +205,7 @@ def test_only_large_tables_go_to_spark(spark: SparkSession) -> None:
     from recovery.audit.spark.engine import SQL_ROWS_MIN, SparkEngine
     from recovery.audit.spark.sql import SparkSql
 
-    engine = SparkEngine(spark.sparkContext)
+    engine = SparkEngine(spark)
     with engine.sql(SQL_ROWS_MIN - 1) as sql:
         assert isinstance(sql, DuckSql)
     with engine.sql(SQL_ROWS_MIN) as sql:
