@@ -44,7 +44,8 @@ ELSEWHERE := (spark or docs or bench)
 test: setup ## run the fast tests, of half a second of CPU at most each (90 seconds)
 	$(BIN)/pytest $(FAST)
 
-test-slow: setup ## run the long tests, and whole sweeps where `make test` takes samples (9 minutes)
+# LONG_TESTS=3:SEED leaves out two thirds of the longest.
+test-slow: setup ## run the long tests, and whole sweeps where `make test` takes samples (10 minutes)
 	WHOLE_SWEEPS=1 $(BIN)/pytest $(LONG) -m "(slow or sampled) and not $(ELSEWHERE)"
 
 test-spark: java ## run the tests on Spark, in one process with one session; needs Java (90 seconds)
@@ -59,6 +60,7 @@ test-bench: setup ## run every row of the bench once, as a test; its figures are
 setup-3.12 setup-3.13: setup-%: ## make the virtual environments for tests on Python 3.12 and 3.13
 	$(PYTHON) tests/support/run_on_python.py $* --set-up
 
+# SINGLE_ROWS=1 leaves one row of each table.
 test-3.12 test-3.13: test-%: setup-% ## run the fast tests on another Python, where there is one (90 seconds)
 	$(PYTHON) tests/support/run_on_python.py $*
 
@@ -147,6 +149,8 @@ bookkeeper-tests: setup ## run BookKeeper's own tests of its client on our booki
 # What takes longer than a run of CI may. CI runs the same targets with less, or a quicker one in their place.
 proof: ## prove what CI has no time for (five hours; Maven, and root for real power cuts)
 	$(MAKE) test-3.12         # the fast tests on the Python between those that CI tries
+	$(MAKE) test-3.13         # the rows of tables on the newest Python; CI runs one of each
+	$(MAKE) test-slow         # all of the longest tests; CI runs a third
 	$(MAKE) crash             # the crash laboratory at its full budget
 	$(MAKE) crash-sim         # all simulated crashes; CI runs a part
 	$(MAKE) crash-sim CRASH_SIM="compactions 2200" # ten thousand indexes rebuilt after moves and removals

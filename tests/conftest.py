@@ -61,9 +61,17 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest tests first: begun last, one would keep one processor busy while the others rest."""
-    items.sort(key=_seconds, reverse=True)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw the samples of tables, and put the longest tests first.
+
+    A long test that began last would keep one processor busy while the others rest.
+    """
+    left_out = sampling.left_out(items)
+    config.hook.pytest_deselected(items=left_out)
+    names = {one.nodeid for one in left_out}
+    items[:] = [one for one in items if one.nodeid not in names]
+    items.sort(key=sampling.seconds, reverse=True)
 
 
 def pytest_collection_finish() -> None:
@@ -75,11 +83,6 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Let the garbage collector have them at the end: DuckDB reports what is left of its objects then."""
     gc.unfreeze()
-
-
-def _seconds(item: pytest.Item) -> int:
-    mark = item.get_closest_marker("slow")
-    return mark.kwargs.get("seconds", 0) if mark is not None else 0
 
 
 @pytest.hookimpl(wrapper=True)

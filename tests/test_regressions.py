@@ -131,6 +131,7 @@ def _append_one(store: Store) -> None:
     store.ledger(1).append(b"one")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("add", [_add_one, _append_one])
 def test_a_ctrl_c_anywhere_in_an_add_is_raised_when_it_is_durable_or_before_it_began(
     add: Callable[[Store], None],
@@ -154,6 +155,7 @@ def test_a_ctrl_c_anywhere_in_an_add_is_raised_when_it_is_durable_or_before_it_b
     assert number > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("add", [_add_one, _append_one])
 def test_a_ctrl_c_anywhere_in_an_add_leaves_no_waiter_asleep(add: Callable[[Store], None]) -> None:
     number = 0
@@ -524,7 +526,7 @@ def test_an_opening_with_checkpoints_keeps_a_batch_completely_or_not_at_all() ->
     site.disk.kill()
     whole = Site(config, site.disk.copy())
     whole.open()
-    for operation in every(6, whole.disk.trace[len(site.disk.trace) :]):
+    for operation in every(18, whole.disk.trace[len(site.disk.trace) :]):
         one = Site(config, site.disk.copy())
         one.disk.stop_before(operation.number)
         with pytest.raises(Stopped):

@@ -28,6 +28,7 @@ def kills() -> Iterator[KillRunner]:
         yield kills
 
 
+@pytest.mark.slow
 def test_a_kill_around_any_call_loses_no_acknowledged_entry(kills: KillRunner) -> None:
     found = kills.of_workloads(every=150)
 
@@ -36,6 +37,7 @@ def test_a_kill_around_any_call_loses_no_acknowledged_entry(kills: KillRunner) -
     assert "strayed kills" not in found.counts
 
 
+@pytest.mark.slow
 def test_a_kill_around_any_call_of_a_recovery_loses_no_acknowledged_entry(kills: KillRunner) -> None:
     found = kills.of_recoveries(every=2000, every_call=4)
 

@@ -44,6 +44,7 @@ def test_every_row_measures_all_available_contenders_and_leaves_no_files(place: 
     assert [path.name for path in place.iterdir()] == ["run.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["add-1k", "batch-64-1k", "sustained"])
 def test_a_row_of_our_store_only_measures_and_leaves_no_files(
     place: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -108,6 +108,7 @@ def test_a_program_without_arguments_says_how_it_is_run(name: str) -> None:
 # ── audit_trail.py ───────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_the_trail_is_shown_while_another_process_has_the_store_open(tmp_path: Path) -> None:
     audit_trail = example("audit_trail")
     assert [audit_trail.write(str(tmp_path), event) for event in ("ada logs in", "ada reads")] == [0, 1]

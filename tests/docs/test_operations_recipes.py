@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from recovery import open_store
@@ -22,6 +23,7 @@ def recipe(heading: str) -> str:
     return str(code)
 
 
+@pytest.mark.slow
 def test_the_collector_of_the_page_prints_metrics(tmp_path: Path) -> None:
     command = [sys.executable, "-c", recipe("Statistics")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -45,6 +45,7 @@ ENTRY, ID, TOPIC, CURSOR, STATE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "shown"),
     [(IN_A_STORE, SHOWN), (PRODUCING, PRODUCED), (PARTITIONS, PARTITIONED)],

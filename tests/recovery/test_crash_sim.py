@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("seed", range(6))
 def test_no_power_cut_and_no_kill_loses_an_acknowledged_entry(seed: int) -> None:
     figures = explore(seed, steps=80, stride=many(8, 160))
@@ -43,6 +43,7 @@ def test_no_power_cut_and_no_kill_loses_an_acknowledged_entry(seed: int) -> None
     assert len(figures.images) > many(30, 3)
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_no_random_history_loses_an_acknowledged_entry(seed: int) -> None:
     assert history(seed, steps=100).violations == []
@@ -105,6 +106,7 @@ def indexed_logs(disk: SimulatedDisk) -> Collection[int]:
     return index.state().log_ends.keys()
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("seed", range(6))
 def test_sixty_crashes_without_an_add_leave_two_journals_more_at_most(seed: int) -> None:
     world, dice = SimulatedWorld(seed, Trouble.REOPENINGS), Random(seed)
@@ -218,6 +220,7 @@ def test_unacknowledged_entries_survive_in_their_order() -> None:
     assert promises.violations(seen(entry(2)))
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize(
     "seed", [pytest.param(one, marks=[pytest.mark.slow] * (one > 5)) for one in range(60)]
 )
@@ -225,6 +228,7 @@ def test_no_random_history_with_a_collector_loses_an_entry_or_brings_one_back(se
     assert compaction(seed, steps=300).violations == []
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize(
     "seed", [pytest.param(one, marks=[pytest.mark.slow] * (one > 5)) for one in range(60)]
 )

@@ -170,6 +170,7 @@ VERBS: dict[str, Callable[[Bookie, bytes], object]] = {
 EVERY_VERB = pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 
 
+@pytest.mark.sampled(one_of=6)
 @EVERY_VERB
 @pytest.mark.parametrize("key", [b"k", master_key(b""), master_key(b"wrong"), WRITER.key[:19]])
 def test_another_key_is_refused(
@@ -185,6 +186,7 @@ def test_another_key_is_refused(
     assert store.bookie.explicit_lac(7) is None
 
 
+@pytest.mark.sampled(one_of=3)
 @EVERY_VERB
 def test_the_first_key_becomes_the_ledger_s(
     verb: Callable[[Bookie, bytes], object], later: Callable[[Site, Store], Store]
@@ -291,6 +293,7 @@ def test_entries_of_an_unknown_digest_type_are_returned_as_bytes(
     assert named.read(5).payload == b"%8d" % 5
 
 
+@pytest.mark.sampled(one_of=4)
 @ALL_TYPES
 @pytest.mark.parametrize("said", ["a fence", "a last add confirmed"])
 def test_metadata_before_the_first_entry_does_not_decide_its_digest_type(

@@ -403,6 +403,7 @@ def test_f9_damage_in_a_journal_is_not_taken_for_its_end(damage: str, number: in
     assert f"{found.file}@{found.offset}" in str(found)
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("bit", range(64))
 def test_f9_a_flipped_bit_in_a_journal_s_magic_or_version_loses_no_record(bit: int) -> None:
     # A bookie with one bit of the magic flipped reads the file as one without a header: out of memory with a

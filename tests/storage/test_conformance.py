@@ -294,6 +294,7 @@ def test_e43_a_direct_writer_s_log_is_read_by_location_and_by_scan() -> None:
             assert opened.read(item.position.location, item.ids) == item
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ledgers", [1, 10_000, 20_001])
 def test_e43_a_map_of_many_batches_is_read(ledgers: int) -> None:
     sizes = {ledger: 30 + ledger for ledger in range(ledgers)}

@@ -52,6 +52,7 @@ PROVEN = {
 }
 
 
+@pytest.mark.sampled(one_of=6)
 @pytest.mark.parametrize("offset", sorted(PROVEN))
 def test_a_flipped_bit_in_a_proven_group_is_refused_with_file_and_offset(offset: int) -> None:
     site = Site(disk=journaled().disk.copy())
@@ -67,6 +68,7 @@ def test_a_flipped_bit_in_a_proven_group_is_refused_with_file_and_offset(offset:
     assert payloads(site.after_kill(), 1) == TEXTS
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("offset", [*range(4096, 4096 + 300, 7), *range(8192 - 80, 8192, 7)])
 def test_a_flipped_bit_in_the_last_group_is_a_torn_tail_which_is_kept_aside(offset: int) -> None:
     site = Site()
@@ -107,6 +109,7 @@ def keyed(*ledger_ids: int) -> Site:
     return site
 
 
+@pytest.mark.sampled(one_of=6)
 @pytest.mark.parametrize("ledger_ids", [(1,), (1, 5)], ids=["known", "known and new"])
 @pytest.mark.parametrize("place", range(KEY_SIZE))
 def test_a_flipped_bit_in_an_unproven_key_locks_no_writer_out(
@@ -158,6 +161,7 @@ def logged() -> Site:
     return site
 
 
+@pytest.mark.sampled(one_of=6)
 @pytest.mark.parametrize("number", range(RECORD_SIZE))
 def test_a_flipped_bit_in_a_log_damages_one_entry_only(number: int) -> None:
     site = Site(disk=logged().disk.copy())

@@ -215,6 +215,7 @@ ENDINGS = [after_close, after_kill, after_power_cut, without_index, after_kill_w
 endings = pytest.mark.parametrize("ending", ENDINGS)
 
 
+@pytest.mark.sampled(one_of=6)
 @places
 @befores
 @endings
@@ -656,6 +657,7 @@ def moments(place: Callable[[Site], Store], befores: list[int]) -> list[Moment]:
     return found
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("place", [in_the_index, in_index_and_table, in_the_table])
 @pytest.mark.parametrize("befores", [[4], [COUNT]], ids=str)
 @pytest.mark.parametrize("lost", [False, True], ids=["with-index", "index-lost"])

@@ -581,6 +581,7 @@ def run_warm(run: Callable[[WarmProcess], int], tests: Sequence[str] = _TESTS) -
     os.chdir(ROOT)
     # No time limits, because a test in a fork is slower.
     os.environ["TEST_CPU_FACTOR"] = "1000"
+    os.environ["WHOLE_ROWS"] = "1"
     plugin = _Plugin(run)
     options = ["-q", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", "--no-header"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]

@@ -1,6 +1,7 @@
 """Run the fast tests on another version of Python: `run_on_python.py 3.12`, as `make test-3.12` does.
 
-`--set-up` makes its environment and runs nothing; other options are for pytest.
+`--set-up` makes its environment and runs nothing; other options are for pytest. With SINGLE_ROWS=1 one row
+of each table runs (`sampling.py`), because a version of Python rarely matters to a single row.
 
 The interpreter is `python3.12` on the PATH, or one of pyenv's. If there is none, this prints so and exits
 with 0, or with 1 if REQUIRE_PYTHONS=1 is set. The virtual environment `.venv-3.12` has only what the fast

@@ -72,6 +72,7 @@ def content(store: Store, name: str) -> Content:
     return found
 
 
+@pytest.mark.sampled(one_of=3)
 def test_after_half_of_the_ledgers_were_deleted_and_collected_the_other_half_is_left(
     taken_over: tuple[str, Path],
 ) -> None:
@@ -112,6 +113,7 @@ def password_of(name: str, ledger_id: int) -> bytes:
     return fixtures.passwords(name)[ledger_id]
 
 
+@pytest.mark.sampled(one_of=3)
 def test_a_collection_leaves_logs_of_a_bookie_whose_entries_are_all_live(
     taken_over: tuple[str, Path],
 ) -> None:

@@ -94,6 +94,7 @@ def interrupted(disk: SimulatedDisk) -> SimulatedDisk:
     return disk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sector_size", [512, 4096])
 def test_a_crash_at_any_operation_of_an_import_loses_nothing(sector_size: int) -> None:
     start = beginning(sector_size)

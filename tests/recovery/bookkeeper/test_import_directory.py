@@ -93,6 +93,7 @@ def look_up(layout: Layout, imported: ImportedDirectory) -> Iterator[tuple[int, 
                 yield ledger_id, entry_id, file.read(location.offset, size)
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("name", fixtures.SETS)
 def test_every_entry_in_the_logs_gets_its_location(name: str, kind: str, tmp_path: Path) -> None:
     layout = copied(name, tmp_path)
@@ -116,6 +117,7 @@ def test_every_entry_in_the_logs_gets_its_location(name: str, kind: str, tmp_pat
     imported.rows.close()
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("name", fixtures.SETS)
 def test_the_rows_have_the_metadata_of_the_journals(name: str, kind: str, tmp_path: Path) -> None:
     layout = copied(name, tmp_path)

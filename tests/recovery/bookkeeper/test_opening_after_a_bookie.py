@@ -115,6 +115,7 @@ def is_keyed(name: str, ledger_id: int) -> bool:
     return any(key in one.read_bytes() for one in fixtures.journals(name))
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(one, marks=[pytest.mark.slow] * (one == "02b_crash_inflight")) for one in fixtures.SETS],
@@ -141,6 +142,7 @@ def test_entries_of_both_writers_are_found_and_nothing_is_removed(path: Path, na
         assert store.opened.index is IndexFound.GOOD
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("name", fixtures.SETS)
 def test_adds_continue_after_the_entries_of_both_writers(path: Path, name: str) -> None:
     run_a_bookie(path, name)

@@ -115,6 +115,7 @@ def test_all_acknowledged_entries_are_there_with_fences_and_confirmations(
             check_facts(store, name, told)
 
 
+@pytest.mark.sampled(one_of=3)
 def test_adds_go_on_top_and_survive_a_kill(taken_over: tuple[str, Path]) -> None:
     name, directory = taken_over
     passwords = [f"{one['ledger']}:{one['password'].encode().hex()}" for one in ledgers_of(name)]

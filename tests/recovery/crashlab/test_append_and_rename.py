@@ -54,6 +54,7 @@ def test_the_correct_store_survives_every_cut_at_every_operation(sector_size: in
     assert len(walk.recovered) > {512: many(500, 100), 4096: many(350, 100)}[sector_size]
 
 
+@pytest.mark.slow
 def test_the_correct_store_survives_a_stop_in_the_middle_of_every_write() -> None:
     walk = Walk(LittleStore)
 

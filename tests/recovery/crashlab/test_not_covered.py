@@ -87,6 +87,7 @@ def crashed(lab: CrashLab, place: Path) -> LabReport:
     return lab.run(["model", "kill"], jobs=1, out=place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "how", "what"),
     [

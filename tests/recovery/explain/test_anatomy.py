@@ -130,6 +130,7 @@ def test_bytes_cut_off_anywhere_are_named_as_far_as_they_go(
         assert_covers(dissect(data[:size]), offset, size)
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("dissect", [dissect for dissect, _, _ in EVERYTHING.values()], ids=EVERYTHING.keys())
 @given(data=st.binary(max_size=300))
 def test_undecodable_bytes_are_never_refused(dissect: Dissect, data: bytes) -> None:

@@ -612,6 +612,7 @@ def moments(disk: SimulatedDisk, config: StoreConfig) -> list[Moment]:
     return [*found, Moment("at the end", None, disk.copy())]
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_handover_has_the_same_result_after_any_history(seed: int) -> None:
     lived = life(seed)

@@ -42,6 +42,7 @@ def test_a_workload_without_a_crash_shows_its_history(name: str, played: Play) -
     assert len(shown.entries.keys() & acked) > 10
 
 
+@pytest.mark.sampled(one_of=2)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_recovery_leaves_nothing_open_and_may_be_made_again(name: str, played: Play) -> None:
     root = played(name).root
@@ -53,6 +54,7 @@ def test_a_recovery_leaves_nothing_open_and_may_be_made_again(name: str, played:
     assert set(threading.enumerate()) <= threads  # other descriptors may exist: the recovery must add none
 
 
+@pytest.mark.sampled(one_of=2)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_store_works_after_a_recovery_and_loses_nothing(name: str, played: Play, tmp_path: Path) -> None:
     one = played(name)

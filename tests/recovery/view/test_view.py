@@ -150,6 +150,7 @@ def looks() -> int:
     return count
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("meddle", MEDDLING, ids=lambda meddle: meddle.__name__)
 def test_a_view_misses_nothing_acknowledged_while_the_writer_goes_on(
     meddle: Callable[[Writer], None],
@@ -317,6 +318,7 @@ def refresh_looks() -> int:
     return count
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize(
     "first", [gone_on, trimmed_and_more_of_each, deleted], ids=lambda first: first.__name__
 )

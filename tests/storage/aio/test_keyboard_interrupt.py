@@ -73,7 +73,7 @@ class Loop:
         AsyncEngine(self._store).stop_threads()
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(one_of=2)
 @pytest.mark.parametrize("texts", [(b"one",), (b"one", b"one")], ids=["one", "two"])
 @pytest.mark.parametrize("is_followed", [True, False], ids=["followed", "alone"])
 def test_a_ctrl_c_anywhere_in_an_add_leaves_no_gap_and_each_a_way_through(

@@ -486,6 +486,7 @@ NEVER_CLOSES_IT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_ends_without_a_warning_that(path: Path, program: str) -> None:
     done = run_program(path, PROGRAMS[program])

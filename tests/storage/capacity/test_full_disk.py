@@ -530,6 +530,7 @@ def takes_space(operation: Operation) -> bool:
     return operation.verb in (Verb.CREATE, Verb.WRITE, Verb.ZERO_FILL)
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("nth", range(len(operations())))
 def test_a_full_disk_at_any_operation_stops_no_fence_no_delete_and_no_checkpoint(nth: int) -> None:
     site, store = opened()
@@ -573,6 +574,7 @@ def interrupted(end: str) -> Site:
     return site
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["kill", "power cut"])
 def test_a_full_disk_at_any_operation_of_an_opening_refuses_no_opening(end: str) -> None:
     for nth, operation in enumerate(openings(end)):

@@ -268,7 +268,7 @@ def test_a_fence_of_a_ledger_without_entries_holds_at_every_operation_after_its_
         store.close,
     )
     assert len(found) > 30
-    for moment in every(9, found):
+    for moment in every(27, found):
         for after in moment.recoveries():
             for recovered in reopenings(after):
                 ledger = recovered.ledger(9, password=OLD)
@@ -296,7 +296,7 @@ def test_a_confirmation_holds_at_every_operation_after_its_answer() -> None:
         store.close,
     )
     at_least = [-1, 3, 5, 5, 11, 11, 11]
-    for moment in every(9, found):
+    for moment in every(27, found):
         for after in moment.recoveries():
             for recovered in reopenings(after):
                 said = recovered.ledger(9, password=OLD).explicit_lac
@@ -602,7 +602,7 @@ def test_a_delete_is_whole_at_every_operation_and_holds_after_its_answer(where: 
     one, both = [b"new 0"], [b"new 0", b"new 1"]
     allowed = [[old, none], [none, one], [one], [one, both], [both], [both], [both]]
     assert len(found) > 40
-    for moment in every(9, found):
+    for moment in every(27, found):
         for after in moment.recoveries():
             answers = [shown(recovered) for recovered in reopenings(after)]
             assert answers[0] in allowed[moment.answered]
@@ -797,6 +797,7 @@ def with_rotten_rows(site: Site) -> Store | None:
         return None
 
 
+@pytest.mark.sampled(one_of=6)
 @pytest.mark.parametrize("again", ["gone for good", "made again"])
 @pytest.mark.parametrize("before", PLACES)
 @pytest.mark.parametrize("step", STEPS)
@@ -1163,7 +1164,7 @@ def test_a_digest_type_that_cannot_be_written_down_is_not_used() -> None:
 def test_a_digest_type_is_durable_before_its_first_entry_is() -> None:
     site, store = with_rows_closed()
     found = moments(site, lambda: store.ledger(20, DigestType.MAC, NEW).append(b"one"))
-    for moment in every(9, found):
+    for moment in every(27, found):
         for after in moment.recoveries():
             recovered = after.open()
             assert 20 not in recovered.ledgers() or recovered.ledger(20).digest_type is DigestType.MAC

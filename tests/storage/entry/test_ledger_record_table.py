@@ -50,7 +50,7 @@ def latest(rows: list[LedgerRecord]) -> dict[int, LedgerRecord]:
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(100, 40))
+@settings(max_examples=many(100, 13))
 @given(st.lists(DELETED | OTHERS, unique_by=lambda row: row.ledger_id))
 def test_rows_taken_many_at_once_are_those_that_were_written(rows: list[LedgerRecord]) -> None:
     table = LedgerRecordTable()

@@ -205,21 +205,21 @@ def crashed(script: str) -> list[tuple[str, SimulatedDisk, Contents]]:
     return moments
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_crash_at_any_operation_loses_nothing_and_brings_nothing_back(script: str) -> None:
     found = after_power_cuts(script)
-    for where, disk, allowed in found if script == "a purge" else every(5, found):
+    for where, disk, allowed in found if script == "a purge" else every(15, found):
         check_opening(Site(SMALL_LOGS, disk, first_salt=1000), where, allowed)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_crash_at_any_operation_and_a_lost_index_lose_nothing_and_bring_nothing_back(script: str) -> None:
     # Also an index that is ahead of the mark is lost, because every entry of the scripts is acknowledged.
     found = [one for one in after_power_cuts(script) if not torn_headers(Layout(one[1].root()).ledgers)]
     # A bound that the mark does not cover shows after very few of the crashes.
-    for where, disk, allowed in found if "bounded" in script else every(5, found):
+    for where, disk, allowed in found if "bounded" in script else every(15, found):
         site = Site(SMALL_LOGS, disk, first_salt=1000)
         site.remove(INDEX)
         check_opening(site, f"{where}, index lost", allowed)

@@ -399,6 +399,7 @@ def test_the_cache_always_agrees_with_the_index(index: CountingIndex, seed: int)
         assert cache.find(LEDGER, entry_id) == FileIndex.find(index, LEDGER, entry_id)
 
 
+@pytest.mark.slow
 def test_threads_that_load_and_remove_blocks_return_what_the_index_has(index: CountingIndex) -> None:
     """Locations only grow, and no look-up returns one older than the last `forget`."""
     cache, least, is_over = cache_of(index, blocks=2), [0], threading.Event()

@@ -175,6 +175,7 @@ def test_locations_returns_the_next_entries_up_to_a_count(
     assert index.locations(5, first, count) == expected
 
 
+@pytest.mark.sampled(one_of=6)
 @pytest.mark.parametrize("count", [1, 255, 256, 257, 600, 5000])
 @pytest.mark.parametrize("first", [0, 1, 500, 999, 1000, 1001, 1999, 2000, ID_MAX])
 def test_the_location_of_the_following_entry_is_a_hint(index: Index, first: int, count: int) -> None:
@@ -400,6 +401,7 @@ def test_an_invalid_removal_is_refused(index: Index) -> None:
 # ── truncating ───────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("count", [1, 2, 100, 6000, 20_000])
 @pytest.mark.parametrize("kept", [0, 1, 50, 4096, 4097, 5999])
 def test_a_truncated_ledger_has_the_locations_of_the_entries_that_are_left(
@@ -527,6 +529,7 @@ def test_committed_changes_are_found_after_reopening(index: Index, place: IndexD
     again.close()
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_any_history_leaves_what_was_put_last(place: IndexDirectory, seed: int) -> None:
     dice = Random(seed)

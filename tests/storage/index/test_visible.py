@@ -72,6 +72,7 @@ def visible_of(*entry_ids: int) -> VisibleIndex:
 SUBSETS = [ids for count in range(5) for ids in combinations(range(4), count)]
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("ids", SUBSETS, ids=str)
 @pytest.mark.parametrize("first", range(6))
 def test_of_a_truncated_ledger_the_entries_from_the_first_one_on_are_left(

@@ -71,7 +71,7 @@ def test_every_prefix_of_a_bookie_s_journal_keeps_its_whole_entries() -> None:
 def test_every_flipped_bit_in_our_groups_ends_the_sound_part_before_it() -> None:
     journal = our_journal()
     data = journal.file()
-    for bit in every(5, range(512 * 8, len(journal.data) * 8)):
+    for bit in every(25, range(512 * 8, len(journal.data) * 8)):
         facts = scan_bytes(flip(data, bit // 8, bit % 8), 1)
         group = next(index for index, end in enumerate(journal.ends) if bit // 8 < end)
         assert facts.end == ([512, *journal.ends][group]), bit
@@ -79,6 +79,7 @@ def test_every_flipped_bit_in_our_groups_ends_the_sound_part_before_it() -> None
         assert (facts.proof_offset is not None) == (group < len(journal.ends) - 1)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_after_our_end_is_seen() -> None:
     journal = our_journal()
     for bit in range(len(journal.data) * 8, journal.size * 8, 5):
@@ -86,6 +87,7 @@ def test_every_flipped_bit_after_our_end_is_seen() -> None:
         assert (facts.end, facts.is_sound) == (journal.end, False)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_in_a_bookie_s_entries_is_seen() -> None:
     """Return a journal whose special records do not show a type, and whose one entry does not suffice."""
     journal = BookieJournal(1, 6, size=4096)

@@ -90,7 +90,7 @@ def entries_of(data: bytes, sound: Sequence[SealedGroup]) -> dict[int, list[tupl
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(150, 30), deadline=None)
+@settings(max_examples=many(150, 10), deadline=None)
 @given(plain(), CHUNK_SIZES, st.integers(0, 9))
 def test_every_entry_of_a_journal_as_we_write_it_is_noted(
     sample: SealedJournal, chunk_size: int, first: int
@@ -107,7 +107,7 @@ def test_every_entry_of_a_journal_as_we_write_it_is_noted(
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(250, 50), deadline=None)
+@settings(max_examples=many(250, 16), deadline=None)
 @given(sealed_journals.unsound(), CHUNK_SIZES, st.integers(0, 9))
 def test_noting_extents_changes_no_group_and_wrong_extents_are_disowned(
     sample: SealedJournal, chunk_size: int, first: int

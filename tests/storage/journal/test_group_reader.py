@@ -61,7 +61,7 @@ def assert_the_same(sample: SealedJournal, chunk_size: int, start: int = 0) -> N
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(80, 20), deadline=None)
+@settings(max_examples=many(80, 8), deadline=None)
 @given(sealed_journals.sound(), CHUNK_SIZES)
 def test_a_sound_journal_s_groups_are_those_of_a_walk_one_by_one(
     sample: SealedJournal, chunk_size: int
@@ -71,7 +71,7 @@ def test_a_sound_journal_s_groups_are_those_of_a_walk_one_by_one(
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(200, 50), deadline=None)
+@settings(max_examples=many(200, 16), deadline=None)
 @given(sealed_journals.unsound(), CHUNK_SIZES, st.data())
 def test_a_damaged_journal_s_groups_are_those_of_a_walk_one_by_one(
     sample: SealedJournal, chunk_size: int, data: st.DataObject

@@ -125,7 +125,7 @@ def damaged(moment: Moment, damage: Callable[[Site, int], None]) -> Iterator[tup
             yield site, f"{found[-1]:x}.txn"
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_any_damage_to_the_newest_journal_as_a_whole_is_noticed(
     damage: Callable[[Site, int], None],

@@ -179,6 +179,7 @@ def moments() -> list[tuple[SimulatedDisk, int]]:
     return found
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("crash", ["kill", "power cut"])
 @pytest.mark.parametrize("part", range(4))
 def test_no_crash_around_a_prepared_journal_loses_an_entry_or_is_called_damage(crash: str, part: int) -> None:

@@ -63,6 +63,7 @@ def groups_one_by_one(data: bytes, start: int, end: int) -> list[Group]:
     return joined
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(sealed_journals.sound(), CHUNK_SIZES, st.integers(0, 7), st.integers(0, 7))
 def test_the_batches_are_all_records_of_the_groups_and_end_where_those_end(
@@ -76,7 +77,7 @@ def test_the_batches_are_all_records_of_the_groups_and_end_where_those_end(
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(120, 25), deadline=None)
+@settings(max_examples=many(120, 8), deadline=None)
 @given(sealed_journals.unsound(), CHUNK_SIZES)
 def test_the_sound_and_the_kept_part_of_any_journal_come_in_batches(
     sample: SealedJournal, chunk_size: int

@@ -61,7 +61,7 @@ ALIGNMENTS = st.sampled_from(journal_seal.ALIGNMENTS)
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(300, 120), deadline=None)
+@settings(max_examples=many(300, 40), deadline=None)
 @given(SIZES, st.sampled_from([GroupFlag.NONE, GroupFlag.ATOMIC]), ALIGNMENTS)
 def test_a_group_is_the_same_bytes_in_however_many_pieces(
     sizes: list[int], flags: GroupFlag, alignment: int
@@ -76,7 +76,7 @@ def test_a_group_is_the_same_bytes_in_however_many_pieces(
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(300, 120), deadline=None)
+@settings(max_examples=many(300, 40), deadline=None)
 @given(SIZES, ALIGNMENTS)
 def test_no_page_is_written_twice_and_the_disk_begins_with_all_but_the_last_piece(
     sizes: list[int], alignment: int
@@ -91,7 +91,7 @@ def test_no_page_is_written_twice_and_the_disk_begins_with_all_but_the_last_piec
     assert {piece.start % PAGE for piece in file.writes[1:]} <= {0}
 
 
-@settings(max_examples=many(300, 120), deadline=None)
+@settings(max_examples=many(300, 40), deadline=None)
 @given(st.binary(min_size=36, max_size=60), st.integers(0, 9000), ALIGNMENTS, st.integers(0, 3))
 def test_a_group_of_one_record_is_the_same_bytes_in_fewer_calls(
     front: bytes, size: int, alignment: int, before: int

@@ -97,6 +97,7 @@ def test_a_gap_that_is_filled_is_confirmed() -> None:
     assert store.ledger(1).last_add_confirmed == 9
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_the_last_add_confirmed_equals_a_walk_over_the_entries(seed: int) -> None:
     """Entries are added in any order, some twice, and are in either table, in the index, or in several of

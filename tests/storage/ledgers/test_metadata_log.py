@@ -165,6 +165,7 @@ def test_many_rows_make_several_groups_which_each_declare_the_whole_file_durable
         load(holding(data[: head.end]), 0)
 
 
+@pytest.mark.slow
 def test_an_append_of_more_than_one_group_rewrites_the_file(directory: Directory) -> None:
     rows = grown(directory, [row(1, 1)])
     rows.append([row(one, one, 1 << 20) for one in range(2, 40)])
@@ -509,13 +510,14 @@ def survives(moment: Moment, row_size: int, fates: Iterable[Fate]) -> None:
     assert_continues(killed, client)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(one_of=2)
 @pytest.mark.parametrize(("sector_size", "row_size"), [(512, 300), (4096, 3000)])
 def test_answered_rows_survive_any_crash(sector_size: int, row_size: int) -> None:
-    for moment in every(9, [*moments(sector_size, row_size), *moments_within(sector_size, row_size)]):
+    for moment in every(27, [*moments(sector_size, row_size), *moments_within(sector_size, row_size)]):
         survives(moment, row_size, moment.disk.fates(exhaustive_up_to=6))
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("tearing", Tearing)
 def test_answered_rows_survive_torn_sectors(tearing: Tearing) -> None:
     for moment in moments(4096, 3000):
@@ -535,7 +537,7 @@ def faults_of(number: int, verb: Verb) -> Iterator[Fault]:
 def test_answered_rows_survive_any_failing_call_that_is_repeated() -> None:
     disk = SimulatedDisk()
     work(disk, Client())
-    for operation in every(19, disk.trace):
+    for operation in every(57, disk.trace):
         for fault in faults_of(operation.number, operation.verb):
             struck = moments(512, 300, fault)
             for moment in struck[operation.number :]:

@@ -414,7 +414,7 @@ def check(table: Memtable, model: Model) -> None:
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(100, 40))
+@settings(max_examples=many(100, 13))
 @given(st.lists(INSERTS, max_size=30), st.lists(st.tuples(st.integers(-1, 60), st.integers(0, 50))))
 def test_a_table_is_a_dict_of_entries(
     inserts: list[tuple[int, int, int, int]], asked: list[tuple[int, int]]
@@ -441,7 +441,7 @@ STEPS = st.tuples(
 
 
 @pytest.mark.sampled
-@settings(max_examples=many(100, 30))
+@settings(max_examples=many(100, 10))
 @given(st.lists(STEPS, max_size=30))
 def test_tables_are_two_dicts_with_any_fronts_and_drops(
     steps: list[tuple[int, int, int, list[int], int]],
@@ -699,7 +699,7 @@ def test_no_entry_is_missing_between_two_steps_of_the_writer(history: str) -> No
 @pytest.mark.parametrize("history", HISTORIES)
 def test_between_two_steps_of_a_reader_an_insert_takes_nothing_away(history: str) -> None:
     before, inserts = HISTORIES[history]
-    for step in every(3, steps_of_a_reader(table_before(history), before)):
+    for step in every(9, steps_of_a_reader(table_before(history), before)):
         table = table_before(history)
 
         def insert(now: int, step: int = step, table: Memtable = table) -> None:

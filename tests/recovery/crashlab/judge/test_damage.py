@@ -195,6 +195,7 @@ def test_a_field_that_the_file_does_not_have_is_no_field() -> None:
     assert {one.field for one in found} == {""}
 
 
+@pytest.mark.slow
 def test_blocks_of_both_sizes_are_zeroed_everywhere_and_no_further_than_the_file_goes() -> None:
     zeroed = all_of({"a.log": noise(9000)}, None, DamageKind.ZEROED)
     assert {one.offset for one in zeroed if one.size == 4096} == {0, 4096}

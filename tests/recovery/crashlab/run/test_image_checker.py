@@ -269,6 +269,7 @@ def fail_to(root: Path, ctx: Ctx) -> None:
     raise OSError("no more")
 
 
+@pytest.mark.sampled(one_of=2)
 @pytest.mark.parametrize(
     ("go_on", "kinds"),
     [

@@ -49,6 +49,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     assert row["recovered"] == row["acknowledged"]
 
 
+@pytest.mark.slow
 def test_the_writer_completes_checkpoints_and_rolls_journals_before_the_kill(tmp_path: Path) -> None:
     [row] = rows("demo", tmp_path, *SMALL)
     assert row["checkpoints"] >= 1
@@ -68,6 +69,7 @@ def test_the_table_shows_the_figures_and_the_verdict_comes_last(tmp_path: Path) 
     assert "\x1b" not in result.output
 
 
+@pytest.mark.slow
 def test_the_store_is_kept_and_can_be_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = run("demo", *SMALL)
@@ -157,6 +159,7 @@ def test_an_acknowledgement_counts_when_its_line_is_whole() -> None:
     assert acknowledged.entries == 129
 
 
+@pytest.mark.slow
 def test_a_writer_that_ends_by_itself_is_reported_with_its_last_output(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("this is no store")
     with WriterProcess(str(tmp_path), WORKLOAD) as victim, pytest.raises(WriterDied, match=r"notes\.txt"):
@@ -188,6 +191,7 @@ def has_ended(process: int) -> bool:
     return bool(ready)
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_neither_a_process_nor_a_directory(tmp_path: Path) -> None:
     command, pid = running(tmp_path)
     with command, os.fdopen(os.pidfd_open(pid)) as writer:

@@ -348,6 +348,7 @@ def test_without_space_for_checksums_nothing_is_committed(
     again.close()
 
 
+@pytest.mark.sampled(one_of=5)
 @pytest.mark.parametrize("seed", range(30))
 def test_an_index_is_never_reported_damaged_after_commits(
     place: LmdbIndexDirectory, monkeypatch: pytest.MonkeyPatch, seed: int, tmp_path: Path

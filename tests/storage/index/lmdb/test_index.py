@@ -1082,6 +1082,7 @@ def test_a_removal_that_empties_most_pages_leaves_a_file_that_can_be_opened(
     index.close()
 
 
+@pytest.mark.sampled(one_of=10)
 @pytest.mark.usefixtures("unsynced")
 @pytest.mark.parametrize("seed", range(150))
 def test_a_file_is_never_shorter_than_its_meta_page_states(place: LmdbIndexDirectory, seed: int) -> None:
@@ -1110,6 +1111,7 @@ def test_a_file_is_never_shorter_than_its_meta_page_states(place: LmdbIndexDirec
     index.close()
 
 
+@pytest.mark.sampled(one_of=6)
 @pytest.mark.usefixtures("unsynced")
 @pytest.mark.parametrize("seed", range(60))
 def test_truncations_of_any_size_leave_a_file_that_can_be_opened(

@@ -349,7 +349,7 @@ def test_a_flipped_bit_is_noticed_anywhere(sums_of: list[bytes]) -> None:
     """In the last record it looks like a crash, and the transaction is audited; otherwise it is damage."""
     whole, dice = sums_of[4], Random(3)
     places = ends(whole)
-    for at in [*range(48), *(dice.randrange(places[-1]) for _ in range(many(1000, 400)))]:
+    for at in [*range(48), *(dice.randrange(places[-1]) for _ in range(many(1000, 130)))]:
         changed = flip(whole, at, dice.randrange(8))
         found = verified(holding(changed), IMAGES[4])
         if isinstance(found, PageChecksums):
@@ -539,10 +539,11 @@ def survives(moment: Moment, fates: Iterable[Fate]) -> None:
 
 @pytest.mark.sampled
 def test_no_state_after_a_crash_is_reported_damaged() -> None:
-    for moment in every(8, [*moments(), *moments_within()]):
+    for moment in every(24, [*moments(), *moments_within()]):
         survives(moment, moment.disk.fates(exhaustive_up_to=4))
 
 
+@pytest.mark.sampled(one_of=3)
 @pytest.mark.parametrize("tearing", Tearing)
 def test_nothing_is_reported_damaged_however_sectors_tear(tearing: Tearing) -> None:
     for moment in moments():
@@ -563,7 +564,7 @@ def test_nothing_is_reported_damaged_when_any_call_fails() -> None:
     disk = new_disk()
     first = len(disk.trace)
     work(disk, [0])
-    for operation in every(8, disk.trace[first:]):
+    for operation in every(24, disk.trace[first:]):
         for fault in faults_of(operation.number, operation.verb):
             struck = moments(fault)
             for moment in struck[operation.number - first :]:
