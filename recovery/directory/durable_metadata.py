@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from storage.disk.files import Directory
     from storage.entry.position import JournalPosition
 
+_READ_AHEAD = 4096
+"""Bytes that are read at once, because nothing follows the mark of a store that was closed."""
+
 
 def durable_sequence(journals: Directory, mark: JournalPosition, known: int) -> int:
     """Return the last group of the metadata log that was durable, as far as mark, index and journals tell.
@@ -34,7 +37,7 @@ def durable_sequence(journals: Directory, mark: JournalPosition, known: int) -> 
             continue
         with file:
             start = mark.offset if journal_id == mark.journal_id else 0
-            seal = JournalReader(file, journal_id).last_seal(start)
+            seal = JournalReader(file, journal_id, _READ_AHEAD).last_seal(start)
         if seal is not None:
             return metadata_sequence(seal.metadata_tag, known)
     return known

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from recovery.directory.authority import Authority
@@ -53,18 +53,19 @@ class Layout:
     """The directories of a store."""
 
     root: Directory
+    journal: Directory = field(init=False)
+    ledgers: Directory = field(init=False)
+    quarantine: Directory = field(init=False)
 
-    @property
-    def journal(self) -> Directory:
-        return self.root.directory(filenames.JOURNAL_DIRECTORY).directory(filenames.CURRENT)
-
-    @property
-    def ledgers(self) -> Directory:
-        return self.root.directory(filenames.LEDGER_DIRECTORY).directory(filenames.CURRENT)
-
-    @property
-    def quarantine(self) -> Directory:
-        return self.root.directory(filenames.QUARANTINE)
+    def __post_init__(self) -> None:
+        # Kept, because an opening asks for them dozens of times.
+        current = {
+            "journal": self.root.directory(filenames.JOURNAL_DIRECTORY).directory(filenames.CURRENT),
+            "ledgers": self.root.directory(filenames.LEDGER_DIRECTORY).directory(filenames.CURRENT),
+            "quarantine": self.root.directory(filenames.QUARANTINE),
+        }
+        for name, directory in current.items():
+            object.__setattr__(self, name, directory)
 
 
 def check_can_be_opened(layout: Layout) -> None:

@@ -53,10 +53,10 @@ class PartialChecksum(NamedTuple):
 class JournalReader:
     """One journal file of any version, ours or a bookie's. Reads only; the file may have a live writer."""
 
-    def __init__(self, file: ReadFile, journal_id: int) -> None:
+    def __init__(self, file: ReadFile, journal_id: int, read_ahead: int = CHUNK_SIZE) -> None:
         self.journal_id = journal_id
         self.name = file.name
-        self.window = Window(file)
+        self.window = Window(file, read_ahead)
         self.size = self.window.size
         self.header = self._read_header()
 

@@ -105,9 +105,8 @@ class ThreadWorker:
         self._stopped = False
         self._is_started = False
         self._start = threading.Lock()
-        # A daemon, because a program that forgets to close a store must still end. The store survives that
-        # like any crash.
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._name = name
+        self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
         self._woken.set()
@@ -118,6 +117,9 @@ class ThreadWorker:
     def _start_once(self) -> None:
         with self._start:
             if not self._is_started and not self._stopped:
+                # A daemon, because a program that forgets to close a store must still end. The store survives
+                # that like any crash.
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
                 self._is_started = True
 
@@ -125,8 +127,9 @@ class ThreadWorker:
         with self._start:
             self._stopped = True
         self._woken.set()
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        if thread is not None and thread.ident is not None and thread is not threading.current_thread():
+            thread.join()
 
     def _run(self) -> None:
         try:

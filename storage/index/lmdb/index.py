@@ -61,13 +61,21 @@ class LmdbIndex:
         self._sums = sums
         self._inner = inner
         self._directory = directory
+        self._decoded: tuple[bytes, IndexState | None] = b"", None
+        """The state that was decoded last, with its bytes."""
         self._committing = ReaderBarrier(inner.path)
         """Lets `close` wait for a commit."""
 
     def state(self) -> IndexState:
-        state = state_format.decode(self._environment.state())
-        if isinstance(state, Damaged):
-            raise OSError(errno.EIO, f"the index's state: {state}", self._inner.path)
+        encoded = self._environment.state()
+        # Any thread may replace it: each pair is right. An opening asks several times.
+        known, state = self._decoded
+        if state is None or known != encoded:
+            found = state_format.decode(encoded)
+            if isinstance(found, Damaged):
+                raise OSError(errno.EIO, f"the index's state: {found}", self._inner.path)
+            state = found
+            self._decoded = encoded, state
         return state
 
     def find(self, ledger_id: int, entry_id: int) -> int | None:
