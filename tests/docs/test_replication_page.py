@@ -83,6 +83,7 @@ DRIVERS = {
     "call",
     "candidates",
     "connection_lost",
+    "entry_batches",
     "follow_bookies",
     "follow_metadata",
     "forget",
@@ -99,4 +100,4 @@ DRIVERS = {
     "write_soon",
     "znodes",
 }
-"""Methods that the parts of the client call on each other."""
+"""Methods that the parts of the client, and topics, call on each other."""
