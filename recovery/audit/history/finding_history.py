@@ -3,11 +3,15 @@
 It is kept beside the reports as `history.ndjson`, one JSON object in each line. A finding is the same as an
 earlier one if kind, store and place are. It is resolved when an audit has read its store and does not find it
 again; if it comes back, it is the same finding, open again.
+
+A store is the same under any path: by its cookie, or without one by its path with all links followed.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.audit_report import AuditReport
+    from recovery.audit.model.store_facts import StoreIdentity
 
 FILE = "history.ndjson"
 NOT_AUDITED = "DIR-005"
@@ -50,6 +55,8 @@ class FindingRecord:
     """When an audit did not find it any more; `None` as long as it is open."""
     audits: int = 1
     """How many audits have found it."""
+    store_key: str = ""
+    """What the store is known by whatever its path is; empty in a record of an earlier version."""
 
     @property
     def identity(self) -> Identity:
@@ -95,18 +102,65 @@ def is_accepted(finding: Finding) -> bool:
 
 
 def identity_of(finding: Finding) -> Identity:
-    """Return what makes two findings of different audits the same."""
+    """Return what makes two findings of one store the same."""
     place = finding.kind, finding.store, finding.file, finding.offset
     return *place, finding.ledger_id, finding.first_entry, finding.last_entry
 
 
+class StoreKeys:
+    """What the stores of a report are known by, whatever their paths are."""
+
+    def __init__(self, report: AuditReport) -> None:
+        cookies = {one.store: _cookie_key(one.identity) for one in report.stores}
+        copies = Counter(cookies.values())
+        # A copy of a whole directory has the cookie of its source: only the paths tell such stores apart.
+        self._cookies = {path: key for path, key in cookies.items() if key and copies[key] == 1}
+        self._stores = {key: path for path in cookies for key in self.keys(path)}
+
+    def keys(self, store: str) -> tuple[str, ...]:
+        """Return all keys of the store at a path, the best one first."""
+        cookie = self._cookies.get(store)
+        path = os.path.realpath(store) if store else ""
+        return (path,) if cookie is None else (cookie, path)
+
+    def path(self, record: FindingRecord) -> str:
+        """Return the path that the report has for the store of a record, or that of the record."""
+        known = (self._stores.get(key) for key in (record.store_key, os.path.realpath(record.store)))
+        return next((path for path in known if path is not None), record.store)
+
+
+def _cookie_key(identity: StoreIdentity) -> str:
+    # The instance of a cluster is the same in all of its bookies.
+    return f"{identity.instance_id}/{identity.bookie_id}" if identity.instance_id else ""
+
+
+def _under_their_paths(history: FindingHistory, keys: StoreKeys) -> dict[Identity, FindingRecord]:
+    """Return the records with the paths that the stores have now. Two records of one finding become one."""
+    found: dict[Identity, FindingRecord] = {}
+    for record in history.records:
+        moved = replace(record, store=keys.path(record))
+        other = found.get(moved.identity)
+        if other is not None:
+            latest = max(moved, other, key=lambda one: one.last_seen)
+            is_open = None in (moved.resolved, other.resolved)
+            moved = replace(
+                latest,
+                first_seen=min(moved.first_seen, other.first_seen),
+                resolved=None if is_open else latest.resolved,
+                audits=moved.audits + other.audits,
+            )
+        found[moved.identity] = moved
+    return found
+
+
 def continued(history: FindingHistory, report: AuditReport) -> FindingHistory:
     """Return the history after an audit."""
-    now, records = report.ended, dict(history.by_identity())
+    keys = StoreKeys(report)
+    now, records = report.ended, _under_their_paths(history, keys)
     found = {identity_of(one): one for one in report.findings if one.is_wrong or is_accepted(one)}
     for identity, finding in found.items():
         before = records.get(identity)
-        seen = _record(finding, now)
+        seen = _record(finding, now, keys.keys(finding.store)[0])
         if before is not None:
             seen = replace(seen, first_seen=before.first_seen, audits=before.audits + 1)
         records[identity] = seen
@@ -122,7 +176,7 @@ def _stores_that_were_read(report: AuditReport) -> set[str]:
     return {one.store for one in report.stores} - unread
 
 
-def _record(finding: Finding, now: str) -> FindingRecord:
+def _record(finding: Finding, now: str, store_key: str) -> FindingRecord:
     kind, store, file, offset, ledger, first, last = identity_of(finding)
     return FindingRecord(
         kind=kind,
@@ -137,6 +191,7 @@ def _record(finding: Finding, now: str) -> FindingRecord:
         detail=finding.detail,
         first_seen=now,
         last_seen=now,
+        store_key=store_key,
     )
 
 
@@ -166,12 +221,13 @@ def decode(text: str) -> FindingHistory:
 def decode_identities(text: str) -> frozenset[Identity]:
     """Return the findings that the lines of a baseline name, whatever else the lines say.
 
-    Rows of `ledgerstore verify --ndjson` and of `ledgerstore audit history --ndjson` are such lines.
+    Rows of `ledgerstore verify --ndjson` and of `ledgerstore audit history --ndjson` are such lines. In place
+    of the store's path a finding may have the key of the store.
     """
     return frozenset(
         (
             str(fields["kind"]),
-            str(fields.get("store") or ""),
+            store,
             str(fields.get("file") or ""),
             fields.get("offset"),
             fields.get("ledger"),
@@ -180,7 +236,13 @@ def decode_identities(text: str) -> frozenset[Identity]:
         )
         for _, fields in _objects(text)
         if "kind" in fields
+        for store in _stores_of(fields)
     )
+
+
+def _stores_of(fields: dict[str, Any]) -> set[str]:
+    path, key = str(fields.get("store") or ""), str(fields.get("store_key") or "")
+    return {os.path.realpath(path) if path else "", *({key} if key else ())}
 
 
 def _objects(text: str) -> Iterable[tuple[int, dict[str, Any]]]:

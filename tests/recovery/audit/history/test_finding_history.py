@@ -21,14 +21,19 @@ from recovery.audit.history.finding_history import (
     encode,
     identity_of,
 )
+from recovery.audit.model.store_facts import StoreIdentity
 from recovery.audit.pipeline.check_results import checks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from recovery.audit.findings.finding import Finding
     from recovery.audit.model.audit_report import AuditReport
 
 ROT = KINDS["ELG-003"].at(store="/a", file="0.log", offset=4096, ledger_id=7, first_entry=3, last_entry=3)
 GAP = KINDS["LGR-001"].at(store="/a", ledger_id=7, count=2)
+NO_COOKIE = StoreIdentity()
+COOKIE = StoreIdentity(bookie_id="bookie:3181", instance_id="f00d")
 GONE = KINDS["DIR-005"].at(store="/b", detail="no such directory")
 
 
@@ -94,6 +99,63 @@ def test_a_history_is_read_as_it_was_written() -> None:
     history = after(report(1, ROT), report(2, replace(ROT, store="/b", detail="\udcff \u2028")))
     assert decode(encode(history)) == history
     assert decode(encode(NO_HISTORY)) == NO_HISTORY
+
+
+# ── one store under several paths ────────────────────────────────────────────────────────────────────────
+
+
+def under(path: str, day: int, identity: StoreIdentity = NO_COOKIE, *more: str) -> AuditReport:
+    """Return the report of an audit that has found ROT in the stores at these paths."""
+    paths = (path, *more)
+    found = tuple(replace(ROT, store=one) for one in paths)
+    stores = [replace(audit_reports.store(one.store, found=[one]), identity=identity) for one in found]
+    ended = f"2026-01-{day:02}T00:00:00+00:00"
+    return replace(audit_reports.report(*stores), ended=ended, findings=found)
+
+
+def test_a_store_under_several_paths_has_one_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    monkeypatch.chdir(tmp_path)
+    history = after(under("store", 1), under(str(tmp_path / "store"), 2), under("link", 3))
+    assert days(history) == [("01", "03", None, 3)]
+    assert [one.store for one in history.records] == ["link"]
+
+
+def test_a_store_that_was_moved_keeps_its_history() -> None:
+    history = after(under("/before", 1, COOKIE), under("/after", 2, COOKIE))
+    assert days(history) == [("01", "02", None, 2)]
+    # The bookies of one cluster have one instance id.
+    other = replace(COOKIE, bookie_id="other:3181")
+    assert len(after(under("/before", 1, COOKIE), under("/after", 2, other)).records) == 2
+
+
+def test_copies_of_one_store_are_several_stores() -> None:
+    history = after(under("/one", 1, COOKIE, "/copy"), under("/one", 2, COOKIE, "/copy"))
+    assert days(history) == [("01", "02", None, 2)] * 2
+
+
+def test_a_finding_that_earlier_versions_have_twice_becomes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = after(under("store", 1)).records[0], after(under(str(tmp_path / "store"), 2)).records[0]
+    old = FindingHistory((replace(first, store_key=""), replace(second, store_key="")), "")
+    assert days(continued(old, under("store", 3, COOKIE))) == [("01", "03", None, 3)]
+
+
+def test_a_baseline_accepts_findings_of_a_store_under_any_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for before, now in (
+        (under("store", 1), under(str(tmp_path / "store"), 2)),
+        (under("/before", 1, COOKIE), under("/after", 2, COOKIE)),
+    ):
+        accepted = decode_identities(encode(after(before)))
+        assert [one.severity for one in accept(now, accepted).findings] == [Severity.INFORMATION]
+    elsewhere = decode_identities(encode(after(under("/elsewhere", 1))))
+    assert accept(under("store", 2), elsewhere).findings[0].is_wrong
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"kind": "ELG-003"}'])
