@@ -80,6 +80,11 @@ class CopyCounts:
     def entries(self) -> int:
         return sum(self.copies)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every entry has all copies."""
+        return not any(self.copies[:-1])
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReplicaReport:

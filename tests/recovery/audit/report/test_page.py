@@ -15,7 +15,7 @@ from recovery.audit.history.finding_history import NO_HISTORY, continued
 from recovery.audit.model.audit_report import AuditReport, Check
 from recovery.audit.model.store_facts import BookieIndexFacts, DirectoryOwner
 from recovery.audit.report import commands, figures, page, top
-from recovery.audit.report.strips import strips
+from recovery.audit.report.files import files
 
 HOSTILE = '<script>alert("1")</script>&\'\u202e\x1b[31m\udcff\x00'
 VOID = {"meta"}
@@ -129,13 +129,6 @@ def test_bytes_that_were_not_read_again_are_shown() -> None:
     assert "3.0 GiB" in words
 
 
-def test_marks_are_where_the_damage_is() -> None:
-    # 12,345,678 of 64 MiB
-    assert "left:min(18.396%,100% - 3px)" in damaged().source
-    titles = damaged().values("title")
-    assert any(title.startswith("ELG-003 0.log@12345678..12346790, ledger 4, entry 17") for title in titles)
-
-
 def test_texts_from_files_cannot_break_the_page() -> None:
     found = [
         KINDS["ELG-003"].at(store=HOSTILE, file=HOSTILE, offset=1, detail=HOSTILE),
@@ -160,15 +153,11 @@ def test_of_ten_thousand_findings_some_are_left_out_and_the_page_says_so() -> No
     assert " 10,000  entries" in shown.words.replace("10,000 entries", "10,000  entries")
     assert re.search(r"9,\d\d\d more are not on this page: all are in findings.parquet", shown.words)
     assert re.search(r"Entry logs \(1,500\)", shown.words)
-    marks = [
-        title for title in shown.values("title") if " more here)" in title or title.startswith("ELG-003")
-    ]
-    assert 0 < len(marks) < 60 * 800
 
 
-def test_a_hundred_thousand_runs_are_drawn_as_their_largest_ledgers_and_one_rest() -> None:
+def test_of_many_ledgers_the_largest_are_listed_and_the_rest_is_one_sum() -> None:
     words = Page(page.render(audit_reports.large(findings=3, logs=1500))).words
-    assert "10 more" in words
+    assert re.search(r"and 58 more: .* in smaller ledgers", words)
     assert "70 ledgers" in words
 
 
@@ -217,18 +206,28 @@ def test_of_very_many_stores_only_the_first_are_drawn_and_the_page_says_so() -> 
     assert "and 30 more stores: see runs.parquet" in words
 
 
-def test_journals_before_the_mark_are_drawn_as_such() -> None:
-    parts = audit_reports.damaged()
-    assert [strip.replayed_from for strip in strips(parts) if strip.sort == "journal"] == [20 / 64, None]
-
-
-def test_findings_about_the_index_are_marked_among_its_rows() -> None:
-    [index] = [strip for strip in strips(audit_reports.damaged()) if strip.sort == "index"]
-    [mark] = index.marks
-    # Ledger 7 is the third of 60, each with 600 rows and the smaller ones with 100 more.
-    before, rows = 2 * 700, 36_900
-    assert mark.left == pytest.approx((before + 40) / rows)
-    assert mark.right - mark.left == pytest.approx(16 / rows)
+def test_files_with_findings_are_listed_the_gravest_first() -> None:
+    found = [
+        KINDS["ELG-002"].at(store="/s", file="1.log"),
+        KINDS["ELG-003"].at(store="/s", file="0.log", offset=9000, ledger_id=4),
+        KINDS["ELG-004"].at(store="/s", file="0.log", offset=12),
+        KINDS["LGR-007"].at(store="/s", file="2.log"),
+        KINDS["DIR-001"].at(store="/s", file="notes"),
+    ]
+    logs = [audit_reports.log(number, 900, [(4, 500)]) for number in range(3)]
+    shown = files(audit_reports.store("/s", logs, found))
+    assert [(one.name, one.size, one.found.errors, one.first.offset) for one in shown.rows] == [
+        ("0.log", 900, 2, 12),
+        ("1.log", 900, 0, None),
+        ("notes", None, 0, None),
+    ]
+    assert shown.rows[0].titles == ("hole in an entry log", "digest of an entry")
+    assert dict(shown.kinds) == {"Journals": 2, "Entry logs": 3, "Index": 1, "Other files": 1}
+    words = re.sub(
+        " +", " ", Page(page.render(audit_reports.report(audit_reports.store("/s", logs, found)))).words
+    )
+    assert re.search(r"0\.log 900 \S+ 2 0\.log@12 hole in an entry log, digest of an entry", words)
+    assert "4 files without a finding" in words
 
 
 def test_each_of_several_stores_has_its_row_and_its_files() -> None:
