@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from journal_builder import OurJournal, entry_record
+from memory_files import CountingFile
 
 from recovery.directory.durable_metadata import durable_sequence
 from storage.disk import filenames
@@ -49,6 +51,14 @@ def test_what_is_before_the_mark_is_not_asked(tmp_path: Path) -> None:
     journals = directory(tmp_path, first, second)
     assert durable_sequence(journals, JournalPosition(1, first.end), 5) == 5
     assert durable_sequence(journals, JournalPosition(1, first.ends[0]), 5) == 7
+
+
+def test_little_is_read_of_a_journal_that_ends_at_the_mark() -> None:
+    made = OurJournal(1, size=1 << 20).group(entry_record(1, 0), metadata_tag=metadata_tag(4))
+    file = CountingFile(made.file())
+    journals = SimpleNamespace(names=lambda: [filenames.journal(1)], open=lambda _: file)
+    assert durable_sequence(cast("Any", journals), JournalPosition(1, made.end), 4) == 4
+    assert 0 < file.count <= 8192
 
 
 def test_a_store_without_a_metadata_log_needs_no_witness(tmp_path: Path) -> None:
