@@ -385,7 +385,7 @@ def test_no_crash_in_a_reclamation_loses_an_entry_or_brings_one_back(name: str) 
     scene_of, act = ACTS[name]
     scene, store = scene_of()
     images: set[str] = set()
-    for _, disk in every(27, moments(scene, act, store)):
+    for _, disk in every(9, moments(scene, act, store)):
         fates: Iterable[Fate] = (LoseAll(), *disk.fates(exhaustive_up_to=4))
         for fate in every(4, fates):
             for is_lost in (False, True):
