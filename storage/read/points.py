@@ -25,9 +25,10 @@ from storage.entry.record_format import CRC32C_OVERHEAD, FRONT_SIZE, PREFIX, dec
 from storage.entrylog.open_logs import OFFSET
 from storage.errors import EntryUnreadable
 from storage.ledgers.state import EMPTY, LedgerEnd
+from storage.read.runs import FRONT, run_of_block, run_of_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from storage.entry.format import Head
     from storage.entrylog.open_logs import OpenEntryLogs
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from storage.memtable.table import Slot
 
 _LENGTH = struct.Struct(">i")
-_FRONT = struct.Struct(">iqqqqI")
-_HEAD_DIGEST = struct.Struct(f">{LENGTH_WORD_SIZE}x{entry_format.HEAD.size}s4s")
-"""The same bytes in two parts: those that the digest covers, and the digest."""
 _CRC32C = DigestType.CRC32C
 _PLAIN = Digester(_CRC32C)
 _ANOTHER = "another entry is at its location"
@@ -132,7 +130,7 @@ class PointReader:
                 found = self._settled(ledger_id, entry_id, place, _unreadable(place, str(error), error))
                 return _verified_data(found, ledger_id, entry_id, _PLAIN)
         if len(record) >= FRONT_SIZE:
-            length, *ids, confirmed, ledger_length, checksum = _FRONT.unpack_from(record)
+            length, *ids, confirmed, ledger_length, checksum = FRONT.unpack_from(record)
             data = record[LENGTH_WORD_SIZE : LENGTH_WORD_SIZE + length]
             if (
                 len(data) == length
@@ -157,7 +155,7 @@ class PointReader:
             in_memory = table.ids_from(ledger_id, first_id, 1)
             if in_memory and in_memory[0] == first_id:
                 fronts, payloads = table.parts(ledger_id, first_id, count, FRONT_SIZE)
-                return _run_of_parts((ledger_id, first_id), fronts, payloads, size_max)
+                return run_of_parts((ledger_id, first_id), fronts, payloads, size_max)
             if in_memory:
                 # Not beyond it, because a copy in a table is newer than one in a log.
                 count = min(count, in_memory[0] - first_id)
@@ -176,7 +174,7 @@ class PointReader:
             block = self._logs.read(start, end - start + stride)
         except OSError:
             return []
-        return _run_of_block((ledger_id, first_id), block, [place - start for place in locations[:stop]])
+        return run_of_block((ledger_id, first_id), block, [place - start for place in locations[:stop]])
 
     def data(self, ledger_id: int, entry_id: int, digester: Digester | None) -> bytes | Missing | Unreadable:
         """Return the entry's bytes as they were added. Verifies the ids, and the digest if there is a
@@ -354,57 +352,6 @@ def ranges(ids: Iterable[int]) -> Iterator[range]:
             last = one
     if first is not None and last is not None:
         yield range(first, last + 1)
-
-
-def _run_of_parts(
-    first: tuple[int, int], fronts: bytes, payloads: Sequence[bytes], size_max: int
-) -> list[bytes]:
-    """Return the entries with these fronts under CRC-32C and these payloads, up to the first wrong one."""
-    found: list[bytes] = []
-    ledger_id, next_id = first
-    size = 0
-    # A bookie sends entries as fast as this loop runs, so that it makes no slices and no lists.
-    parts = zip(_FRONT.iter_unpack(fronts), _HEAD_DIGEST.iter_unpack(fronts), payloads, strict=True)
-    for (length, ledger, entry_id, confirmed, ledger_length, checksum), (head, digest), payload in parts:
-        if (
-            length != CRC32C_OVERHEAD + len(payload)
-            or ledger != ledger_id
-            or entry_id != next_id
-            or confirmed < NO_ENTRY
-            or ledger_length < 0
-            or checksum != crc32c(payload, crc32c(head))
-        ):
-            break
-        found.append(head + digest + payload)
-        next_id += 1
-        size += length
-        if size >= size_max:
-            break
-    return found
-
-
-def _run_of_block(first: tuple[int, int], block: bytes, starts: Sequence[int]) -> list[bytes]:
-    """Return the entries whose records begin there in a block, up to the first that is wrong or cut."""
-    found: list[bytes] = []
-    ledger_id, next_id = first
-    end, unpack, head_size = len(block) - FRONT_SIZE, _FRONT.unpack_from, entry_format.HEAD.size
-    for at in starts:
-        if at > end:
-            break
-        length, ledger, entry_id, confirmed, ledger_length, checksum = unpack(block, at)
-        data = block[at + LENGTH_WORD_SIZE : at + LENGTH_WORD_SIZE + length]
-        if (
-            not CRC32C_OVERHEAD <= length == len(data)
-            or ledger != ledger_id
-            or entry_id != next_id
-            or confirmed < NO_ENTRY
-            or ledger_length < 0
-            or checksum != crc32c(data[CRC32C_OVERHEAD:], crc32c(data[:head_size]))
-        ):
-            break
-        found.append(data)
-        next_id += 1
-    return found
 
 
 class _LocatedRecord(NamedTuple):
