@@ -200,6 +200,7 @@ OWNERS = {
         "recovery/clusterlab/autorecovery.py",
         "recovery/clusterlab/collection.py",
         "recovery/clusterlab/recovery_hosts.py",
+        "recovery/clusterlab/topics/consumers.py",
         "recovery/clusterlab/virtual_loop.py",
         "recovery/clusterlab/znodes.py",
         "recovery/shell/commands/autorecovery_run.py",

@@ -8,6 +8,8 @@ from planted_cluster_bugs import PlantedClusterBug
 from recovery.clusterlab.topics.schedule import TopicSchedule
 
 CHANGE = "storage.cluster.topics.list_change"
+CURSOR = "storage.cluster.topics.cursor_store"
+READER = "storage.cluster.topics.reader"
 POLICIES = "storage.cluster.topics.policies"
 SERIES = "storage.cluster.topics.series"
 
@@ -142,6 +144,31 @@ TOPIC_BUGS = (
         ),
         frozenset({"T5", "O5", "O13", "O14"}),
         kind=TopicSchedule,
+    ),
+    # ── subscriptions and readers ────────────────────────────────────────────────────────────────────
+    _bug(
+        "topic-cursor-is-read-from-its-node-only",
+        "a consumer begins with the last entry of the cursor's ledger",
+        CURSOR,
+        "CursorStore._open",
+        Rewrite("entry = await _last_entry(...)", "entry = None"),
+        "O16",
+    ),
+    _bug(
+        "topic-cursor-takes-any-write-for-its-own",
+        "after a lost answer the content of the node says which consumer has written it",
+        CURSOR,
+        "CursorStore._is_own",
+        Rewrite("return ...", "return True"),
+        "O16",
+    ),
+    _bug(
+        "topic-reader-passes-what-is-acknowledged",
+        "a reader shows only what is acknowledged of the ledger that is written",
+        READER,
+        "AsyncTopicReader._acknowledged",
+        Rewrite("return ...", "return count + 1"),
+        "O1",
     ),
     # ── retention ────────────────────────────────────────────────────────────────────────────────────
     _bug(

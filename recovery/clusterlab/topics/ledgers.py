@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from recovery.clusterlab.clients import ModelProcess
-    from recovery.clusterlab.topics.oracles import TopicOracles
     from recovery.clusterlab.world import World
     from storage.cluster.topics.ledgers_port import LedgerState
     from storage.cluster.topics.list_change import ListRead, ListWritten
@@ -93,12 +92,22 @@ class ModelLedger:
         return ClosedLedger(self.end, sum(map(len, self.entries)))
 
 
-class ModelLedgers:
-    """All model ledgers of a topic."""
+class LedgerEvents:
+    """What takes place with ledgers, for an oracle."""
 
-    def __init__(self, world: World, oracles: TopicOracles) -> None:
+    def ledger_recovered(self, owner: str) -> None:
+        """Note that a process recovers a ledger."""
+
+    def ledger_deleted(self, process: str, ledger_id: int) -> None:
+        """Note that a ledger is gone."""
+
+
+class ModelLedgers:
+    """All model ledgers of a topic, or of a cursor."""
+
+    def __init__(self, world: World, events: LedgerEvents) -> None:
         self._world = world
-        self._oracles = oracles
+        self._events = events
         self.by_id: dict[int, ModelLedger] = {}
         self.loss = 0.0
         """The probability that something goes wrong with a call."""
@@ -241,7 +250,7 @@ class ModelLedgers:
         elif fails_at == len(steps):
             self._answer(process, answered, RecoveryIncomplete(ledger.id, "too few answers", ()))
         else:
-            self._oracles.ledger_recovered(process.name)
+            self._events.ledger_recovered(process.name)
             steps[0](ledger)
             # The process takes part in each step, so that a pause delays the next one.
             step = (self._recovery_step, process, ledger, answered, steps[1:], fails_at)
@@ -297,17 +306,19 @@ class ModelLedgers:
         self.by_id[ledger_id].is_deleted = True
         if self._world.trace is not None:
             self._world.note(EventKind.REQUEST, process.name, f"deletes ledger {ledger_id}", "ledgers")
-        self._oracles.ledger_deleted(process.name, ledger_id)
+        self._events.ledger_deleted(process.name, ledger_id)
 
 
 class ListNode:
-    """The node of a topic. Every write is compare-and-set; reads show what is true now."""
+    """A node, of a topic or a cursor. Every write is compare-and-set; reads show what is true now."""
 
-    def __init__(self, world: World, oracles: TopicOracles) -> None:
+    def __init__(self, world: World, written: Callable[[str, bytes], None]) -> None:
+        """`written` is called with the process and the data of each write."""
         self._world = world
-        self._oracles = oracles
+        self._written = written
         self.data: bytes | None = None
         self.version = -1
+        self._creations = 0
         self.loss = 0.0
         """The probability that something goes wrong with a call."""
 
@@ -328,7 +339,12 @@ class ListNode:
         if self.data is None:
             return Gone()
         version = self.version
-        return Node(self.data, NodeStat(0, version, 0, 0, version, 0, 0, 0, len(self.data), 0, 0))
+        created = self._creations
+        return Node(self.data, NodeStat(created, version, 0, 0, version, 0, 0, 0, len(self.data), 0, 0))
+
+    def delete(self) -> None:
+        """Delete it now. If it is created again, its versions begin anew."""
+        self.data, self.version = None, -1
 
     def write(
         self,
@@ -360,9 +376,12 @@ class ListNode:
     def _write(self, process: ModelProcess, data: bytes, version: int | None) -> ListWritten:
         if version is None and self.data is not None:
             return Exists()
+        if version is not None and self.data is None:
+            return Gone()
         if version is not None and version != self.version:
             return Conflict()
+        self._creations += self.data is None
         self.data = data
         self.version += 1
-        self._oracles.list_written(process.name, data)
+        self._written(process.name, data)
         return Written(self.version) if version is not None else Created("")

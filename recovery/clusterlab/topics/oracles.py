@@ -11,6 +11,7 @@
     O13  the list names no ledger that is deleted, and none that takes entries but the last
     O14  only what all cursors have passed, and retention lets go, is taken out of the list
     O15  a ledger is left outside the list only by a crash or by an answer that was lost
+    O16  of a subscription: see `cursor_oracle`
 
 T7 and the numbers from O13 on are only about topics; the others mean what they mean for one ledger.
 """
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from recovery.clusterlab.metadata import METADATA
 from recovery.clusterlab.oracles import InvariantViolated
+from recovery.clusterlab.topics.ledgers import LedgerEvents
 from recovery.clusterlab.world import EventKind
 from storage.cluster.topics.managed_ledger import (
     LedgerInfo,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from recovery.clusterlab.world import World
     from storage.cluster.topics.policies import Retention
 
-TOPIC_INVARIANTS = ("T5", "T7", "O1", "O3", "O5", "O8", "O11", "O13", "O14", "O15")
+TOPIC_INVARIANTS = ("T5", "T7", "O1", "O3", "O5", "O8", "O11", "O13", "O14", "O15", "O16")
 
 TOPIC = "persistent://public/default/topic"
 
@@ -57,7 +59,7 @@ class SentMessage(NamedTuple):
         return f"{self.producer} {self.number}".encode()
 
 
-class TopicOracles:
+class TopicOracles(LedgerEvents):
     """Compares the answers that processes got with the list and the ledgers of the topic."""
 
     def __init__(self, world: World, retention: Retention) -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from typing import TYPE_CHECKING
+
 from recovery.clusterlab.oracles import InvariantViolated
-from recovery.clusterlab.topics.ledgers import ListNode, ModelLedgers
+from recovery.clusterlab.topics.consumers import ConsumerProcess
+from recovery.clusterlab.topics.cursor_oracle import CursorOracle
+from recovery.clusterlab.topics.ledgers import LedgerEvents, ListNode, ModelLedgers
 from recovery.clusterlab.topics.oracles import TopicOracles
 from recovery.clusterlab.topics.processes import Application, ModelTopicReader, OwnerProcess
+from recovery.clusterlab.virtual_loop import VirtualLoop
 from recovery.clusterlab.workload import HORIZON, Schedule
 from recovery.clusterlab.world import EventKind
 from storage.cluster.topics.managed_ledger import Position
 from storage.cluster.topics.policies import NO_LIMIT, Retention, RollOver
 from storage.cluster.topics.series import SeriesState
+
+if TYPE_CHECKING:
+    from recovery.clusterlab.world import World
+
+_LOG = logging.getLogger("ledgerstore.topics")
 
 _BEFORE_ALL = Position(-1, -1)
 _LONG = 4 * 3600.0
@@ -37,6 +48,18 @@ _ATTEMPTS = 20
 _END = 3_000.0
 
 
+class CursorNode(ListNode):
+    """The node of a cursor."""
+
+    def __init__(self, world: World, oracle: CursorOracle) -> None:
+        super().__init__(world, oracle.written)
+        self._oracle = oracle
+
+    def delete(self) -> None:
+        super().delete()
+        self._oracle.forgotten()
+
+
 class TopicSchedule(Schedule):
     """One schedule, as far as it has been played."""
 
@@ -47,7 +70,7 @@ class TopicSchedule(Schedule):
         self.topic = TopicOracles(world, self._retention)
         self.ledgers = ModelLedgers(world, self.topic)
         self.topic.ledgers = self.ledgers
-        self.node = ListNode(world, self.topic)
+        self.node = ListNode(world, self.topic.list_written)
         self.ledgers.loss, self.node.loss = (_LOSSES[pick(len(_LOSSES))] for _ in range(2))
         self._is_quiet = not self.ledgers.loss and not self.node.loss
         self._application = Application(world, self.topic)
@@ -61,6 +84,7 @@ class TopicSchedule(Schedule):
             world.after(pick(HORIZON), reader.deliver, reader.poll, _END + 100)
         if pick(3) == 0:
             self.topic.cursors = dict.fromkeys(_CURSORS[: 1 + pick(2)], _BEFORE_ALL)
+        self._set_up_consumers()
         for _ in range(4 + pick(12)):
             producer = ("numbered", "plain")[pick(2)]
             world.after(10 + pick(3 * HORIZON), self._application.send, producer)
@@ -69,6 +93,52 @@ class TopicSchedule(Schedule):
         for _ in range(pick(4)):
             world.after(pick(2 * HORIZON), self._go_wrong)
         world.after(_MENDED, self._mend)
+
+    def _set_up_consumers(self) -> None:
+        """Let some consumers take a subscription over from each other, in one of six schedules."""
+        world, pick = self.world, self._choices.pick
+        self.consumers: list[ConsumerProcess] = []
+        if pick(6):
+            return
+        self._loop = VirtualLoop(world)  # type: ignore[abstract]  # it has what coroutines need
+        self.cursor_oracle = CursorOracle(self.topic)
+        self.cursor_ledgers = ModelLedgers(world, LedgerEvents())
+        self.cursor_node = CursorNode(world, self.cursor_oracle)
+        self.cursor_ledgers.loss, self.cursor_node.loss = self.ledgers.loss, self.node.loss
+        for _ in range(1 + pick(2)):
+            consumer = self._consumer(1 + pick(2))
+            self.consumers.append(consumer)
+            world.after(20 + pick(HORIZON), consumer.deliver, consumer.open)
+        for _ in range(pick(3)):
+            world.after(pick(3 * HORIZON), self._disturb_consumer)
+
+    def _consumer(self, lives: int) -> ConsumerProcess:
+        return ConsumerProcess(
+            f"consumer{len(self.consumers)}",
+            self.world,
+            self._loop,
+            self.ledgers,
+            self.cursor_ledgers,
+            (self.node, self.cursor_node),
+            self.cursor_oracle,
+            lives,
+        )
+
+    def _disturb_consumer(self) -> None:
+        """Pause or kill a consumer and begin another one, or delete the subscription."""
+        pick = self._choices.pick
+        consumer = self.consumers[pick(len(self.consumers))]
+        match pick(4):
+            case 0:
+                consumer.forget()
+            case 1:
+                consumer.is_alive = False
+            case _:
+                consumer.paused_until = max(consumer.paused_until, self.world.now + 50 + pick(200))
+        self.world.note(EventKind.FAULT, consumer.name, "is disturbed")
+        another = self._consumer(1)
+        self.consumers.append(another)
+        another.open()
 
     def _owner(self, name: str, lives: int) -> OwnerProcess:
         return OwnerProcess(
@@ -129,6 +199,11 @@ class TopicSchedule(Schedule):
         """Repair everything, and let one more owner open the topic."""
         world = self.world
         self.ledgers.loss = self.node.loss = 0.0
+        if self.consumers:
+            self.cursor_ledgers.loss = self.cursor_node.loss = 0.0
+            last = self._consumer(1)
+            self.consumers.append(last)
+            world.after(_TAKEN_OVER + 200 - world.now, last.open)
         for owner in self._owners:
             owner.lives = 0  # it opens the topic no more
         self._final_owner = self._owner("last", _ATTEMPTS)
@@ -151,5 +226,21 @@ class TopicSchedule(Schedule):
         self.topic.check_end()
         for reader in self.topic_readers:
             self.topic.check_shown(reader.name, reader.shown)
+        for consumer in self.consumers:
+            for life, shown in consumer.shown.items():
+                self.topic.check_shown(life, shown)
         if self._is_quiet:
             self.topic.check_leftovers()
+
+    def play(self) -> None:
+        level = _LOG.level
+        _LOG.setLevel(logging.ERROR)  # what consumers find is checked, and not told
+        try:
+            super().play()
+        finally:
+            _LOG.setLevel(level)
+            # Coroutines of processes that were killed wait for an answer.
+            for task in [task for consumer in self.consumers for task in consumer.tasks]:
+                task.cancel()
+            if self.consumers:
+                self._loop.finish()

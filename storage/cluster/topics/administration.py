@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from bisect import bisect_right
 from contextlib import aclosing, suppress
 from functools import partial
@@ -258,6 +259,6 @@ async def _copy_subscriptions(
         mark_delete = places.before(cursor.mark_delete) or BEFORE_ALL
         made = cursor.mapped(str(target_name), mark_delete, places.of)
         made.settle(copied)
-        store = CursorStore(target, target_name, subscription)
+        store = CursorStore(target, target_name, subscription, secrets.token_bytes(8))
         await store.create(made)
         await store.close()

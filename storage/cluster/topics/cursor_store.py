@@ -10,7 +10,7 @@
 Each write of the node names the version that this consumer knows. Opening writes it, so that a former
 consumer that still runs is refused from then on. A ledger is deleted after the node names it no longer.
 A subscription that was deleted and made again has the same versions once more, so it is also compared when
-the node was created.
+the node was created. Each write has a mark of its consumer, so that one whose answer was lost is known again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storage.cluster.topics.managed_ledger import (
     decode_cursor,
     decode_name,
     decode_position_info,
-    encode_cursor,
+    encode_consumers_cursor,
     encode_name,
     encode_position_info,
 )
@@ -61,17 +61,19 @@ _ATTEMPTS_MAX = 10
 class CursorStore:
     """Keeps the cursor of a subscription for the consumer that has opened it. For one coroutine at a time."""
 
-    def __init__(self, ledgers: TopicLedgers, name: TopicName, subscription: str) -> None:
+    def __init__(self, ledgers: TopicLedgers, name: TopicName, subscription: str, token: bytes) -> None:
+        """`token` is that of no other consumer."""
         self.cursor = Cursor(str(name), Position(-1, -1))
         self.saved_changes = 0
         """The changes of the cursor that are durable."""
         self._ledgers = ledgers
         self._name = name
-        self._subscription = subscription
+        self.subscription = subscription
+        self._token = token
         self._path = name.cursor_path(subscription)
         self._version = 0
-        self._created_zxid: int | None = None
-        """When the node was created; `None` if that was not read yet."""
+        self._created_zxid = -1
+        """When the node was created."""
         self._unanswered: set[bytes] = set()
         """What was written to the node without an answer, also because the coroutine was cancelled."""
         self._appender: LedgerAppender | None = None
@@ -89,17 +91,18 @@ class CursorStore:
         self.cursor = cursor
         reason = ""
         for _ in range(_ATTEMPTS_MAX):
-            data = encode_cursor(cursor.to_node_with_ledger(NO_LEDGER))
+            data = encode_consumers_cursor(cursor.to_node_with_ledger(NO_LEDGER), self._token)
             answer = await self._ledgers.nodes.create(self._path, data)
             if isinstance(answer, Created):
-                self._version, self._created_zxid = 0, None
+                self._version = 0
+                self._created_zxid = await self._zxid_of_creation(data)
                 self.saved_changes = cursor.changes
                 if cursor.ranges_count or cursor.needs_ledger:
                     await self.save()
                 return
             if isinstance(answer, NoParent):
                 raise NoSuchTopic(str(self._name))
-            if await read_node(self._ledgers, self._name, self._subscription) is not None:
+            if await read_node(self._ledgers, self._name, self.subscription) is not None:
                 # Another consumer has made it at the same time, or the answer was lost.
                 await self.open(Extents())
                 return
@@ -119,9 +122,9 @@ class CursorStore:
                 return
 
     async def _open(self, extents: Extents) -> None:
-        node = await read_node(self._ledgers, self._name, self._subscription)
+        node = await read_node(self._ledgers, self._name, self.subscription)
         if node is None:
-            raise NoSuchSubscription(str(self._name), self._subscription)
+            raise NoSuchSubscription(str(self._name), self.subscription)
         info, stat = node
         self._version, self._created_zxid = stat.version, stat.created_zxid
         self._unanswered.clear()
@@ -181,7 +184,7 @@ class CursorStore:
             try:
                 await self._appender.submit(entry)
             except (LedgerFenced, LedgerClosed):
-                raise SubscriptionFenced(str(self._name), self._subscription) from None
+                raise SubscriptionFenced(str(self._name), self.subscription) from None
             except StoreError:
                 # A writer takes nothing after its first failure, but there may be bookies for another ledger.
                 await self._leave_ledger()
@@ -190,7 +193,7 @@ class CursorStore:
                 self._appended += 1
             return
         node = self.cursor.to_node_with_ledger
-        appender = await self._ledgers.create(managed_name(self._name), encode_name(self._subscription))
+        appender = await self._ledgers.create(managed_name(self._name), encode_name(self.subscription))
         try:
             await appender.submit(entry)
         except StoreError:
@@ -217,7 +220,7 @@ class CursorStore:
 
     async def _write_node(self, info: ManagedCursorInfo) -> None:
         """Write the node if it is still that of this consumer, and delete the ledger that it named before."""
-        data, reason = encode_cursor(info), ""
+        data, reason = encode_consumers_cursor(info, self._token), ""
         for _ in range(_ATTEMPTS_MAX):
             is_first = not self._unanswered
             self._unanswered.add(data)
@@ -226,18 +229,20 @@ class CursorStore:
                     self._version = version
                     break
                 case Conflict() if is_first:
-                    raise SubscriptionFenced(str(self._name), self._subscription)
+                    raise SubscriptionFenced(str(self._name), self.subscription)
                 case Gone():
-                    raise NoSuchSubscription(str(self._name), self._subscription)
+                    raise NoSuchSubscription(str(self._name), self.subscription)
                 case Unknown(reason):
                     pass
             # The answer to this write, or to one before it, was lost: the content decides.
             await self._ledgers.nodes.sync(self._path)
             node = await self._ledgers.nodes.get(self._path)
-            if isinstance(node, Node) and node.stat.version == self._version:
+            if isinstance(node, Gone) or node.stat.created_zxid != self._created_zxid:
+                raise SubscriptionFenced(str(self._name), self.subscription)
+            if node.stat.version == self._version:
                 continue
-            if isinstance(node, Gone) or not self._is_own(node):
-                raise SubscriptionFenced(str(self._name), self._subscription)
+            if not self._is_own(node):
+                raise SubscriptionFenced(str(self._name), self.subscription)
             self._version = node.stat.version
             self._unanswered.clear()
             if node.data == data:
@@ -249,23 +254,29 @@ class CursorStore:
         await self._delete_former(info.cursors_ledger_id)
         self._former_ledger = NO_LEDGER
 
+    async def _zxid_of_creation(self, data: bytes) -> int:
+        """Return when the node was created that this consumer has just created with these data."""
+        node = await self._newest()
+        if (node.stat.version, node.data) != (0, data):
+            raise SubscriptionFenced(str(self._name), self.subscription)
+        return node.stat.created_zxid
+
     async def _check_created(self) -> None:
         """Raise `SubscriptionFenced` if the node is that of a subscription of the same name made later."""
+        if (await self._newest()).stat.created_zxid != self._created_zxid:
+            raise SubscriptionFenced(str(self._name), self.subscription)
+
+    async def _newest(self) -> Node:
+        """Return the node as it is now. Raise `NoSuchSubscription`."""
+        await self._ledgers.nodes.sync(self._path)
         node = await self._ledgers.nodes.get(self._path)
         if isinstance(node, Gone):
-            return  # the write says it, also if this server lags
-        if self._created_zxid is None:
-            self._created_zxid = node.stat.created_zxid
-        if node.stat.created_zxid > self._created_zxid:
-            raise SubscriptionFenced(str(self._name), self._subscription)
+            raise NoSuchSubscription(str(self._name), self.subscription)
+        return node
 
     def _is_own(self, node: Node) -> bool:
         """Return whether the node is as one of the writes without an answer has left it."""
-        return (
-            node.stat.version == self._version + 1
-            and node.stat.created_zxid == self._created_zxid
-            and node.data in self._unanswered
-        )
+        return node.stat.version == self._version + 1 and node.data in self._unanswered
 
     async def _delete_former(self, named: int) -> None:
         """Delete the ledger that the node has named before, unless it is the one that is named now."""

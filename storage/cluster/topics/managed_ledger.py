@@ -15,7 +15,7 @@ Only uncompressed ones are written here, which every broker reads.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
@@ -216,6 +216,7 @@ _CURSOR = MessageTable(
     MessageField(7, "batches", _MESSAGE, _BATCH_ACKS, is_repeated=True),
     MessageField(8, "cursor_properties", _MESSAGE, _STRING, is_repeated=True),
 )
+_CONSUMER = MessageTable("Consumer", MessageField(1001, "token", FieldKind.BYTES))
 _POSITION_INFO = MessageTable(
     "PositionInfo",
     MessageField(1, "ledger", _INTEGER, is_required=True),
@@ -350,6 +351,16 @@ def encode_cursor(info: ManagedCursorInfo) -> bytes:
         protobuf.ProtobufMessage({"name": name, "value": value}) for name, value in info.cursor_properties
     )
     return protobuf.encode(_CURSOR, protobuf.ProtobufMessage(values, info.unknown))
+
+
+def encode_consumers_cursor(info: ManagedCursorInfo, token: bytes) -> bytes:
+    """Return the same with a mark of the consumer that writes it, in a field that brokers pass over.
+
+    So a consumer knows its own write again if the answer was lost. Another one may have written the same
+    state, as each does when it takes the subscription over.
+    """
+    mark = protobuf.encode(_CONSUMER, protobuf.ProtobufMessage({"token": token}))
+    return encode_cursor(replace(info, unknown=mark))
 
 
 def decode_cursor(path: str, data: bytes) -> ManagedCursorInfo:

@@ -50,8 +50,8 @@ class ProducerSequences:
         self._name = name
         self._path = name.cursor_path(CURSOR)
         self._version = -1
-        self._created_zxid: int | None = None
-        """When the node of the cursor was created; `None` if that was not read yet."""
+        self._created_zxid = -1
+        """When the node of the cursor was created."""
         self._unanswered: set[bytes] = set()
         """What was written to the cursor without an answer."""
         self._last: dict[str, int] = {}
@@ -84,7 +84,10 @@ class ProducerSequences:
                 raise OutcomeUnknown(self._path, answer.reason)
             if not isinstance(answer, Created):
                 raise MetadataConflict(self._path, "another process has created it at this moment")
-            self._version = 0
+            made = await self._ledgers.nodes.get(self._path)
+            if isinstance(made, Gone):
+                raise MetadataConflict(self._path, "another process has deleted it at this moment")
+            self._version, self._created_zxid = 0, made.stat.created_zxid
             return
         info = decode_cursor(self._path, node.data)
         position = info.mark_delete or Position(-1, -1)
@@ -138,11 +141,8 @@ class ProducerSequences:
     async def _save(self, last: Position) -> None:
         data, unsaved = self._encoded(last), self.unsaved
         node = await self._ledgers.nodes.get(self._path)
-        if isinstance(node, Node):
-            if self._created_zxid is None:
-                self._created_zxid = node.stat.created_zxid
-            if node.stat.created_zxid > self._created_zxid:
-                return  # it is that of another topic, which was made after this one was deleted
+        if isinstance(node, Node) and node.stat.created_zxid > self._created_zxid:
+            return  # it is that of another topic, which was made after this one was deleted
         self._unanswered.add(data)
         answer = await self._ledgers.nodes.set(self._path, data, self._version)
         if isinstance(answer, Written):

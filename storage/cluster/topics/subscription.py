@@ -126,6 +126,31 @@ def _path_of_consumer(name: TopicName, cursor: str) -> str:
     return f"{CONSUMERS}/{encode_name(f'{managed_name(name)}/{cursor}')}"
 
 
+async def open_cursor(
+    store: CursorStore, reader: AsyncTopicReader, start: Start
+) -> tuple[Extents, MessageId | None]:
+    """Take a subscription over, or make it with `start` as its first message.
+
+    Return where the ledgers end, and the first message of a new subscription.
+    """
+    extents, place = await reader.read_extents(), None
+    try:
+        await store.open(extents)
+    except NoSuchSubscription:
+        place = await reader.move_to(start)
+        extents = await reader.read_extents()
+        await store.create(Cursor(str(reader.name), Position(place.ledger_id, place.entry_id - 1)))
+    if store.cursor.mark_delete > extents.last:
+        # A consumer that was taken for dead may have gone on until the cursor was read.
+        extents = await reader.read_extents()
+    reason = store.cursor.settle(extents)
+    if reason:
+        _LOG.warning("subscription %r of %s: %s", store.subscription, reader.name, reason)
+        # Now, because messages that are written later may have the places that were acknowledged wrongly.
+        await store.save()
+    return extents, place
+
+
 class _Claim:
     """The node that says which consumer has a subscription."""
 
@@ -133,14 +158,14 @@ class _Claim:
         self._nodes = ledgers.nodes
         self._name, self._subscription = name, subscription
         self._path = _path_of_consumer(name, encode_name(subscription))
-        self._token = secrets.token_hex(8).encode()
+        self.token = secrets.token_hex(8).encode()
         """Tells the node of this consumer from that of another one of the same session."""
 
     async def make(self, mode: SubscriptionMode) -> None:
         watch = self._nodes.watch(self._path)
         try:
             while True:
-                answer = await self._nodes.create(self._path, self._token, CreateMode.EPHEMERAL)
+                answer = await self._nodes.create(self._path, self.token, CreateMode.EPHEMERAL)
                 if isinstance(answer, Created):
                     return
                 if isinstance(answer, NoParent):
@@ -149,7 +174,7 @@ class _Claim:
                 node = await self._nodes.get(self._path)
                 if isinstance(node, Gone):
                     continue
-                if node.data == self._token:
+                if node.data == self.token:
                     return  # the answer to its creation was lost
                 if mode is SubscriptionMode.EXCLUSIVE:
                     holder = f"another consumer, in the session {node.stat.ephemeral_owner:#x}"
@@ -161,7 +186,7 @@ class _Claim:
 
     async def end(self) -> None:
         # After an expired session the node may be that of the next consumer. An answer may be lost.
-        while not isinstance(node := await self._nodes.get(self._path), Gone) and node.data == self._token:
+        while not isinstance(node := await self._nodes.get(self._path), Gone) and node.data == self.token:
             await self._nodes.delete(self._path)
 
 
@@ -180,7 +205,7 @@ class AsyncSubscription:
         self.name = name
         self.subscription = subscription
         self._ledgers = ledgers
-        self._store = CursorStore(ledgers, name, subscription)
+        self._store = CursorStore(ledgers, name, subscription, claim.token)
         self._claim = claim
         self._save_after_s = save_after_s
         self._reader = AsyncTopicReader(ledgers, name)
@@ -364,22 +389,9 @@ class AsyncSubscription:
 
     async def open(self, start: Start) -> None:
         """Read the acknowledgements and begin to read messages. `open_subscription` calls it."""
-        extents = await self._reader.read_extents()
-        try:
-            await self._store.open(extents)
-        except NoSuchSubscription:
-            place = await self._reader.move_to(start)
-            extents = await self._reader.read_extents()
-            await self._store.create(Cursor(str(self.name), Position(place.ledger_id, place.entry_id - 1)))
+        extents, place = await open_cursor(self._store, self._reader, start)
+        if place is not None:
             await self._pass_before(place)
-        if self.cursor.mark_delete > extents.last:
-            # A consumer that was taken for dead may have gone on until the cursor was read.
-            extents = await self._reader.read_extents()
-        reason = self.cursor.settle(extents)
-        if reason:
-            _LOG.warning("subscription %r of %s: %s", self.subscription, self.name, reason)
-            # Now, because messages that are written later may have the places that were acknowledged wrongly.
-            await self._store.save()
         self._begin(extents)
 
     def _begin(self, extents: Extents) -> None:

@@ -10,7 +10,7 @@ import pytest
 from recovery.clusterlab.explorer import explore
 from recovery.clusterlab.topics.schedule import TopicSchedule
 from recovery.clusterlab.world import Choices
-from storage.cluster.topics import policies
+from storage.cluster.topics import cursor_store, policies
 
 if TYPE_CHECKING:
     from recovery.clusterlab.world import TraceEvent
@@ -52,6 +52,33 @@ def test_readers_of_a_topic_are_shown_messages() -> None:
         shown += sum(len(reader.shown) for reader in schedule.topic_readers)
 
     assert shown >= 50
+
+
+def test_consumers_take_a_subscription_over_whose_state_is_in_a_ledger() -> None:
+    found: Counter[str] = Counter()
+    for seed in range(60):
+        schedule = TopicSchedule(Choices(seed))
+        schedule.play()
+        for consumer in schedule.consumers:
+            found["lives"] += len(consumer.shown)
+            found["shown"] += sum(map(len, consumer.shown.values()))
+        if schedule.consumers:
+            found["cursor ledgers"] += len(schedule.cursor_ledgers.by_id)
+
+    assert found["lives"] >= 15, found
+    assert found["shown"] >= 50, found
+    assert found["cursor ledgers"] >= 10, found
+
+
+def test_the_laboratory_finds_a_consumer_that_does_not_read_the_ledger_of_its_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(*_: object) -> None:
+        """Return no entry."""
+
+    monkeypatch.setattr(cursor_store, "_last_entry", nothing)
+
+    assert next(explore(range(2_000), TopicSchedule)).invariant == "O16"
 
 
 def test_the_laboratory_finds_a_trim_that_asks_no_cursor(monkeypatch: pytest.MonkeyPatch) -> None:

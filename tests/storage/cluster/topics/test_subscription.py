@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -610,7 +611,7 @@ def test_a_consumer_does_not_write_the_cursor_of_a_subscription_that_was_made_ag
     async def steps() -> None:
         topic = await two_ledgers()
         extents = await read_extents(topic.ledgers, topic.name)
-        former, later = (CursorStore(topic.ledgers, topic.name, "s") for _ in range(2))
+        former, later = (CursorStore(topic.ledgers, topic.name, "s", token) for token in (b"1", b"2"))
         await former.create(Cursor(str(topic.name), Position(0, -1)))
         await former.save()
         await delete_subscription(topic.ledgers, topic.name, "s")
@@ -622,5 +623,24 @@ def test_a_consumer_does_not_write_the_cursor_of_a_subscription_that_was_made_ag
             await former.save()
         assert await read_node(topic.ledgers, topic.name, "s") == before
         await later.save()
+
+    run(steps())
+
+
+def test_a_consumer_takes_no_write_of_another_one_for_its_own() -> None:
+    """One that opens a subscription writes the state that it has found. The other one gets no answer."""
+
+    async def steps() -> None:
+        topic = await two_ledgers()
+        extents, other = await read_extents(topic.ledgers, topic.name), topic.ledgers.other()
+        first = CursorStore(other, topic.name, "s", b"1")
+        second = CursorStore(topic.ledgers, topic.name, "s", b"2")
+        await first.create(Cursor(str(topic.name), Position(0, -1)))
+        other.nodes.before_write = partial(second.open, extents)
+        other.nodes.lose(Loss.NOT_DONE)
+        with pytest.raises(SubscriptionFenced):
+            await first.save()
+        second.cursor.acknowledge(MessageId(0, 0), 0, extents)
+        await second.save()
 
     run(steps())
