@@ -28,7 +28,7 @@ from recovery.audit.engines.sql import DuckSql
 from recovery.audit.engines.task import ReadThrottle
 from recovery.audit.model.runs import RUN, merged
 from recovery.audit.model.store_facts import DirectoryOwner, IndexFacts, LogFacts, StoreFacts
-from recovery.audit.model.store_tables import INDEX, LOG, put_parts, put_runs
+from recovery.audit.model.store_tables import INDEX, LOG, put_mapped, put_parts, put_runs
 from recovery.audit.scan.index import ScanIndex, plan_index
 from recovery.audit.scan.journal import ScanJournal
 from storage.checkpoint.mark import NoMark
@@ -135,6 +135,7 @@ def checked(runs: Runs) -> tuple[float, float]:
         with DuckSql(threads=2) as sql:
             begun = time.perf_counter()
             put_runs(sql, {0: logs, 1: index})
+            put_mapped(sql, {})
             put_parts(sql, [(0, 0, LOG), (1, 0, INDEX)])
             checks = StoreChecks(sql, [facts])
             (ledgers,), (answers,) = checks.mismatched(), checks.answers()

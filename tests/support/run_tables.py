@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from recovery.audit.checks.store_checks import StoreChecks
 from recovery.audit.engines.sql import DuckSql
-from recovery.audit.model.store_tables import StoreTables, put_parts, put_runs
+from recovery.audit.model.scan_results import MAPPED
+from recovery.audit.model.store_tables import StoreTables, put_mapped, put_parts, put_runs
+from storage.entry.read_result import Damaged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from recovery.audit.checks.store_checks import StoreAnswers
     from recovery.audit.model.runs import Runs
     from recovery.audit.model.store_facts import StoreFacts
@@ -19,8 +25,17 @@ if TYPE_CHECKING:
 def checks_of(facts: StoreFacts, *runs: Sourced) -> StoreChecks:
     sql = DuckSql(threads=1)
     put_runs(sql, dict(enumerate(some for _, some in runs)))
+    put_mapped(sql, dict(enumerate(_mapped(facts))))
     put_parts(sql, ((part, 0, source) for part, (source, _) in enumerate(runs)))
     return StoreChecks(sql, [facts])
+
+
+def _mapped(facts: StoreFacts) -> Iterator[Any]:
+    """Yield the ledgers maps of made-up logs. They count with the first part."""
+    for log in facts.logs:
+        pairs = ((one.offset, one.pairs) for one in log.maps if not isinstance(one.pairs, Damaged))
+        rows = [(offset, log.log_id, *pair) for offset, some in pairs for pair in some]
+        yield np.array(rows, dtype=MAPPED)
 
 
 def answers_of(facts: StoreFacts, *runs: Sourced) -> StoreAnswers:

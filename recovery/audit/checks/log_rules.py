@@ -59,7 +59,9 @@ def findings(facts: StoreFacts, answers: StoreAnswers) -> Iterator[Finding]:
             yield from _report_flaw(log, flaw)
         yield from _report_flaws_of_deleted_ledgers(log, flaws_of_deleted)
         yield from _check_end(log)
-        yield from _check_map(log, flaws, differences.get(log.log_id, ()))
+        yield from _check_map(
+            log, flaws, answers.mapped_ledgers.get(log.log_id, 0), differences.get(log.log_id, ())
+        )
 
 
 def _why_leftover(log: LogFacts, facts: StoreFacts) -> str:
@@ -285,7 +287,7 @@ def _check_reach(log: LogFacts, limit: int) -> Iterator[Finding]:
 
 
 def _check_map(
-    log: LogFacts, flaws: Sequence[FlawAt], differences: Iterable[MapDifference]
+    log: LogFacts, flaws: Sequence[FlawAt], mapped: int, differences: Iterable[MapDifference]
 ) -> Iterator[Finding]:
     header = log.header
     if not isinstance(header, entrylog_format.LogHeader):
@@ -308,18 +310,16 @@ def _check_map(
             file=name, offset=entrylog_format.MAP_FIELDS_OFFSET, count=header.ledger_count, detail=detail
         )
         return
-    mapped: set[int] = set()
     for record in records:
         if isinstance(record.pairs, Damaged):
             yield kind.at(file=name, offset=record.offset, end=record.end, detail=str(record.pairs))
             return
-        mapped.update(ledger_id for ledger_id, _ in record.pairs)
-    if len(mapped) != header.ledger_count:
-        detail = f"{len(mapped)} ledgers in it, {header.ledger_count} in the header"
-        yield kind.at(file=name, offset=entrylog_format.MAP_FIELDS_OFFSET, count=len(mapped), detail=detail)
+    if mapped != header.ledger_count:
+        detail = f"{mapped} ledgers in it, {header.ledger_count} in the header"
+        yield kind.at(file=name, offset=entrylog_format.MAP_FIELDS_OFFSET, count=mapped, detail=detail)
         return
     if not _has_uncounted_entries(log, flaws):
-        yield from _check_map_against_entries(log, differences)
+        yield from _check_map_against_entries(log, header, differences)
 
 
 def _has_uncounted_entries(log: LogFacts, flaws: Sequence[FlawAt]) -> bool:
@@ -337,13 +337,15 @@ def _check_no_map(log: LogFacts, header: entrylog_format.LogHeader) -> Iterator[
         )
 
 
-def _check_map_against_entries(log: LogFacts, differences: Iterable[MapDifference]) -> Iterator[Finding]:
+def _check_map_against_entries(
+    log: LogFacts, header: entrylog_format.LogHeader, differences: Iterable[MapDifference]
+) -> Iterator[Finding]:
     may_describe_more = _has_records_after_end(log)
     for one in differences:
         if one.described < one.counted or not may_describe_more:
             yield KINDS["ELG-002"].at(
                 file=_name(log),
-                offset=_place_of(log, one.ledger),
+                offset=header.map_offset if one.record < 0 else one.record,
                 ledger_id=one.ledger,
                 detail=f"the map says {one.described} bytes, but there are {one.counted}",
             )
@@ -357,16 +359,6 @@ def _has_records_after_end(log: LogFacts) -> bool:
     if log.limit is None or not isinstance(log.header, entrylog_format.LogHeader):
         return False
     return log.header.map_offset > log.limit + len(entrylog_format.encode_filler(log.limit))
-
-
-def _place_of(log: LogFacts, ledger_id: int) -> int:
-    holders = (
-        record.offset
-        for record in log.maps
-        if not isinstance(record.pairs, Damaged) and any(pair[0] == ledger_id for pair in record.pairs)
-    )
-    assert isinstance(log.header, entrylog_format.LogHeader)
-    return next(holders, log.header.map_offset)
 
 
 def _name(log: LogFacts) -> str:

@@ -19,7 +19,6 @@ import numpy as np
 from recovery.audit.checks import log_order
 from recovery.audit.checks.texts import text
 from recovery.audit.model.store_facts import BookieIndexFacts, DirectoryOwner, IndexFacts
-from storage.entry.read_result import Damaged
 from storage.entrylog.format import LogHeader
 
 if TYPE_CHECKING:
@@ -90,6 +89,8 @@ class MapDifference(NamedTuple):
     ledger: int
     described: int
     counted: int
+    record: int
+    """The offset of the record that describes the ledger, or -1 if the map has not got it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,14 +109,16 @@ class StoreAnswers:
     """For each ledger the number of unverified entries that the store serves."""
     back: list[int] = field(default_factory=list)
     """Deleted ledgers with entries in a log that another program has written since."""
+    mapped_ledgers: dict[int, int] = field(default_factory=dict)
+    """For each log the number of ledgers in its ledgers map."""
     map_differences: list[MapDifference] = field(default_factory=list)
     sizes: dict[int, tuple[int, int]] = field(default_factory=dict)
     """For each log of an indexed store the size of its records, and of those that are known to be live."""
 
 
 class StoreChecks:
-    """The checks of the stores of one audit, which have their positions as numbers. The table `scanned` of
-    all runs, and `parts`, are in the engine.
+    """The checks of the stores of one audit, which have their positions as numbers. The tables `scanned` of
+    all runs, `mapped` and `parts` are in the engine.
     """
 
     def __init__(self, sql: SqlEngine, stores: Sequence[StoreFacts]) -> None:
@@ -158,6 +161,9 @@ class StoreChecks:
     def answers(self) -> list[StoreAnswers]:
         """Return the answers about each store."""
         found = [StoreAnswers(sizes=sizes) for sizes in self.log_sizes()]
+        self.sql.define("described", text("described"))
+        for store, file, ledgers in self.sql.rows(text("mapped_ledgers")):
+            found[store].mapped_ledgers[file] = ledgers
         for store, *difference in self.sql.rows(text("ledgers_maps")):
             found[store].map_differences.append(MapDifference(*difference))
         for store, ledger in self.sql.rows(text("deleted_and_back")):
@@ -225,8 +231,12 @@ def _store_row(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
 def _log_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
     age = log_order.ranks(facts)
     for log in facts.logs:
-        is_foreign = isinstance(log.header, LogHeader) and log.header.origin is None
-        yield number, log.log_id, age[log.log_id], is_foreign
+        header = log.header if isinstance(log.header, LogHeader) else None
+        is_foreign, map_offset = (
+            header is not None and header.origin is None,
+            header.map_offset if header else 0,
+        )
+        yield number, log.log_id, age[log.log_id], is_foreign, map_offset
 
 
 def _ledger_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
@@ -254,23 +264,9 @@ def _ledger_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
         )
 
 
-def _map_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
-    for log in facts.logs:
-        begin = log.header.map_offset if isinstance(log.header, LogHeader) else 0
-        for record in log.maps:
-            if begin and record.offset >= begin and not isinstance(record.pairs, Damaged):
-                yield from ((number, log.log_id, *pair) for pair in record.pairs)
-
-
-def _mapped_log_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
-    for log in facts.logs:
-        if isinstance(log.header, LogHeader) and log.header.map_offset:
-            yield number, log.log_id
-
-
 _TABLES = (
     ("audited_stores", ("store", "is_indexed", "is_bookie", "has_bookie_index"), _store_row),
-    ("logs", ("store", "file", "age", "is_foreign"), _log_rows),
+    ("logs", ("store", "file", "age", "is_foreign", "map_offset"), _log_rows),
     (
         "ledger_facts",
         (
@@ -285,6 +281,4 @@ _TABLES = (
         ),
         _ledger_rows,
     ),
-    ("maps", ("store", "file", "ledger", "size"), _map_rows),
-    ("mapped_logs", ("store", "file"), _mapped_log_rows),
 )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from recovery.audit.model.runs import no_runs
+from storage.entry.read_result import Damaged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
     from recovery.audit.model.runs import Runs
     from storage.entry.model import DigestType
     from storage.entry.position import JournalPosition
-    from storage.entry.read_result import Damaged, Flaw, Stop
+    from storage.entry.read_result import Flaw, Stop
     from storage.entrylog.format import EmptyLog, LogHeader
     from storage.journal.scan import JournalScan
 
@@ -57,6 +61,11 @@ class MapRecord:
     offset: int
     end: int
     pairs: tuple[tuple[int, int], ...] | Damaged
+    """Ledgers with their sizes; empty if they are in the tables of an audit."""
+
+
+MAPPED = np.dtype([("record", "<i8"), ("file", "<i8"), ("ledger", "<i8"), ("size", "<i8")])
+"""What the ledgers map of a log says of one ledger. `record` is the offset of its record."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -198,13 +207,24 @@ class Scanned:
     part: Part
     rows: Mapping[int, Runs]
     """The runs by number; empty if they are in the tables already."""
+    mapped: np.ndarray[Any, Any] = field(default_factory=partial(np.empty, 0, MAPPED))
+    """The pairs of ledgers maps, as rows of `MAPPED`."""
 
     def whole(self) -> Part:
         """Return the part with its runs."""
         if isinstance(self.part, JournalPart):
             after, before = self.rows[self.part.number], self.rows[self.part.number + 1]
             return replace(self.part, after_mark=after, before_mark=before)
-        return replace(self.part, runs=self.rows[self.part.number])
+        if not isinstance(self.part, LogPart):
+            return replace(self.part, runs=self.rows[self.part.number])
+        maps = tuple(self._with_pairs(record) for record in self.part.maps)
+        return replace(self.part, runs=self.rows[self.part.number], maps=maps)
+
+    def _with_pairs(self, record: MapRecord) -> MapRecord:
+        if isinstance(record.pairs, Damaged):
+            return record
+        mine = self.mapped[self.mapped["record"] == record.offset]
+        return replace(record, pairs=tuple(zip(mine["ledger"].tolist(), mine["size"].tolist(), strict=True)))
 
 
 def split(part: Part, number: int) -> Scanned:
@@ -219,4 +239,11 @@ def split(part: Part, number: int) -> Scanned:
             after_mark=no_runs(),
         )
         return Scanned(light, {number: part.after_mark, number + 1: part.before_mark})
-    return Scanned(replace(part, number=number, runs=no_runs()), {number: part.runs})
+    rows = {number: part.runs}
+    if not isinstance(part, LogPart):
+        return Scanned(replace(part, number=number, runs=no_runs()), rows)
+    maps = [(one, () if isinstance(one.pairs, Damaged) else one.pairs) for one in part.maps]
+    mapped = [(one.offset, part.log_id, *pair) for one, pairs in maps for pair in pairs]
+    without = tuple(replace(one, pairs=()) if pairs else one for one, pairs in maps)
+    light_log = replace(part, number=number, runs=no_runs(), maps=without)
+    return Scanned(light_log, rows, np.array(mapped, dtype=MAPPED))

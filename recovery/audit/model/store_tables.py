@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from recovery.audit.model.runs import RUN, no_runs
+from recovery.audit.model.scan_results import MAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,16 +16,17 @@ if TYPE_CHECKING:
     from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.model.runs import Runs
 
-LOG, LEFTOVER, INDEX, BOOKIE_INDEX, JOURNAL, BEFORE_MARK = (
+LOG, LEFTOVER, AFTER_END, INDEX, BOOKIE_INDEX, JOURNAL, BEFORE_MARK = (
     "log",
     "leftover",
+    "after",
     "index",
     "bookie",
     "journal",
     "before",
 )
-"""The sources of runs: logs, logs that no checkpoint completed, the index of a store of ours, that of a
-bookie, and a journal from the mark on and before it.
+"""The sources of runs: logs, logs that no checkpoint completed, logs after their durable end, the index of a
+store of ours, that of a bookie, and a journal from the mark on and before it.
 """
 
 COLUMNS = {
@@ -58,6 +60,14 @@ def put_runs(sql: SqlEngine, runs: Mapping[int, Runs]) -> None:
     lengths = [len(some) for some in runs.values()]
     part = np.repeat(np.array(list(runs), dtype=np.int64), lengths)
     sql.put_columns("scanned", {"part": part, **columns_of(np.concatenate([no_runs(), *runs.values()]))})
+
+
+def put_mapped(sql: SqlEngine, mapped: Mapping[int, np.ndarray[Any, Any]]) -> None:
+    """Give an engine the table `mapped` of the pairs of all ledgers maps, by the numbers of their parts."""
+    part = np.repeat(np.array(list(mapped), dtype=np.int64), [len(some) for some in mapped.values()])
+    rows = np.concatenate([np.empty(0, MAPPED), *mapped.values()])
+    columns = {name: np.ascontiguousarray(rows[name]) for name in MAPPED.names or ()}
+    sql.put_columns("mapped", {"part": part, **columns})
 
 
 def put_parts(sql: SqlEngine, parts: Iterable[tuple[int, int, str]]) -> None:

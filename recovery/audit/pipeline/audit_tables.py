@@ -6,10 +6,10 @@ them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recovery.audit.model.scan_results import Scanned
-from recovery.audit.model.store_tables import put_parts, put_runs
+from recovery.audit.model.store_tables import put_mapped, put_parts, put_runs
 from recovery.audit.scan.scan_task import ScanTask
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class AuditTables:
     def __init__(self, engine: TaskEngine) -> None:
         self._engine = engine
         self._rows: dict[int, Runs] = {}
+        self._mapped: dict[int, Any] = {}
         self._count = 0
         self._sql: SqlEngine | None = None
 
@@ -41,6 +42,7 @@ class AuditTables:
         if not isinstance(found, Scanned):
             return found
         self._rows.update(found.rows)
+        self._mapped[found.part.number] = found.mapped
         self._sql = None
         return found.part
 
@@ -49,10 +51,13 @@ class AuditTables:
         if self._sql is None:
             self._sql = self._engine.sql(sum(map(len, self._rows.values())))
             put_runs(self._sql, self._rows)
+            put_mapped(self._sql, self._mapped)
         return self._sql
 
     def choose(self, stores: Iterable[ScanResults]) -> SqlEngine:
         """Return an engine that also has the table `parts`, of the parts that count."""
         sql = self.sql()
+        # The engine has them. From here on nothing is scanned.
+        self._rows, self._mapped = {}, {}
         put_parts(sql, ((part, store, of) for store, one in enumerate(stores) for part, of in one.parts()))
         return sql

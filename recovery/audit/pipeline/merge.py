@@ -18,7 +18,15 @@ from recovery.audit.model.store_facts import (
     StoreFacts,
     UnreadBookieIndex,
 )
-from recovery.audit.model.store_tables import BEFORE_MARK, BOOKIE_INDEX, INDEX, JOURNAL, LEFTOVER, LOG
+from recovery.audit.model.store_tables import (
+    AFTER_END,
+    BEFORE_MARK,
+    BOOKIE_INDEX,
+    INDEX,
+    JOURNAL,
+    LEFTOVER,
+    LOG,
+)
 from recovery.audit.scan import entry_log_ranges
 from recovery.bookkeeper.rocksdb_index import UnreadIndex
 from storage.disk import filenames
@@ -92,6 +100,7 @@ class ScanResults:
         for log in self.inventory.logs:
             for part in entry_log_ranges.stitch(self.body(log)).parts if log.log_id in self.logs else ():
                 yield part.number, LEFTOVER if log.is_leftover else LOG
+            yield from ((part.number, AFTER_END) for part in self._after(log))
         for journal in self.journals.values():
             yield journal.number, JOURNAL
             yield journal.number + 1, BEFORE_MARK
@@ -104,10 +113,13 @@ class ScanResults:
         """Return the parts of the log up to its durable end."""
         return [part for part in self.logs.get(log.log_id, ()) if not _is_after_end(part, log)]
 
+    def _after(self, log: LogFile) -> list[LogPart]:
+        """Return the parts after the durable end. No entry counts there, only the ledgers map."""
+        return [part for part in self.logs.get(log.log_id, ()) if _is_after_end(part, log)]
+
     def _log(self, log: LogFile) -> LogFacts:
         whole = entry_log_ranges.stitched(self.body(log))
-        # Nothing after the durable end counts as an entry; only the ledgers map is taken from there.
-        after = [part for part in self.logs[log.log_id] if _is_after_end(part, log)]
+        after = self._after(log)
         return LogFacts(
             log_id=log.log_id,
             file_size=whole.file_size,

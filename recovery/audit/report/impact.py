@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recovery.audit.findings.finding import Severity
-from recovery.audit.model.intervals import covers
 from recovery.audit.model.runs import no_runs
 from recovery.audit.model.store_facts import DirectoryOwner
 from recovery.audit.model.store_tables import JOURNAL, LOG
@@ -189,13 +188,10 @@ class _Peer:
     def _all_sound(self, ledger_id: int, step: int, remainder: int) -> Spans:
         """Return all sound entries with this remainder, divided by the step, as spans in ascending order."""
         runs = self.runs[ledger_id]
-        some = runs[(runs["bad"] == 0) & ((remainder - runs["first"]) % runs["step"] == 0)].copy()
-        some["first"] = -((remainder - some["first"]) // step)
-        some["last"] = (some["last"] - remainder) // step
-        some["step"] = 1
-        spans: Spans = []
-        for cover in covers([some[some["first"] <= some["last"]]]):
-            spans += zip(cover.intervals["first"].tolist(), cover.intervals["last"].tolist(), strict=True)
+        some = runs[(runs["bad"] == 0) & ((remainder - runs["first"]) % runs["step"] == 0)]
+        firsts, lasts = -((remainder - some["first"]) // step), (some["last"] - remainder) // step
+        pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+        spans = list(_united(pair for pair in pairs if pair[0] <= pair[1]))
         for begin, end in self.damaged.get(ledger_id, ()):
             lost = -((remainder - begin) // step), (end - remainder) // step
             spans = [part for one in spans for part in _without(one, *lost)]

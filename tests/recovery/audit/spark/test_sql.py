@@ -15,7 +15,7 @@ from recovery.audit.checks import replica_copies, store_checks, texts
 from recovery.audit.checks.replica_copies import READ_COPIES
 from recovery.audit.engines.sql import DuckSql
 from recovery.audit.model.runs import RUN
-from recovery.audit.model.scan_results import RowFlaw
+from recovery.audit.model.scan_results import MAPPED, RowFlaw
 from recovery.audit.model.store_facts import (
     BookieIndexFacts,
     DirectoryOwner,
@@ -31,6 +31,7 @@ from recovery.audit.model.store_tables import (
     JOURNAL,
     LEFTOVER,
     LOG,
+    put_mapped,
     put_parts,
     put_runs,
 )
@@ -146,6 +147,8 @@ def store_answers(sql: SqlEngine) -> dict[str, Any]:
     """Return the answer of every check of stores, and of what else is asked of their runs."""
     facts, rows, parts = stores()
     put_runs(sql, rows)
+    mapped = [(4096 + 64 * record, 0, ledger, 1000 * ledger) for record in (0, 1) for ledger in range(4)]
+    put_mapped(sql, {parts[0][0]: np.array(mapped, dtype=MAPPED)})
     put_parts(sql, parts)
     checks = store_checks.StoreChecks(sql, facts)
     found: dict[str, Any] = {
