@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from recovery.audit.findings.finding import Finding
-    from recovery.audit.model.runs import Numbers
     from recovery.audit.model.store_facts import StoreFacts
-    from recovery.audit.model.windows import Sums
 
 _GROUPED = frozenset({"IDX-001", "IDX-002", "IDX-003", "IDX-006", "ELG-007"})
 """Kinds of which one finding stands for consecutive entries."""
@@ -44,22 +42,19 @@ class StoreComparison:
         self._joining = _FindingJoiner()
         self._live = {log.log_id: sizes.get(log.log_id, (0, 0))[1] for log in facts.logs}
 
-    def agree(self, logs: Sums) -> None:
-        """Take windows for which logs and index agree."""
-        self._add(logs["file"], logs["size"])
+    def agree(self, sizes: Mapping[int, int]) -> None:
+        """Take for each log the bytes of windows about which logs and index agree."""
+        for log_id, size in sizes.items():
+            self._live[log_id] = self._live.get(log_id, 0) + size
 
     def take(self, mismatched: MismatchedEntries) -> None:
         """Take the next portion. Portions are in the order of ledgers and entries."""
         self._joining.add(index_rules.findings(self._facts, mismatched))
         used = index_rules.used(mismatched)
-        self._add(used["file"], used["size"])
-
-    def _add(self, files: Numbers, sizes: Numbers) -> None:
-        logs, of = np.unique(files, return_inverse=True)
+        logs, of = np.unique(used["file"], return_inverse=True)
         sums = np.zeros(len(logs), dtype=np.int64)
-        np.add.at(sums, of, sizes)
-        for log_id, size in zip(logs.tolist(), sums.tolist(), strict=True):
-            self._live[log_id] = self._live.get(log_id, 0) + size
+        np.add.at(sums, of, used["size"])
+        self.agree(dict(zip(logs.tolist(), sums.tolist(), strict=True)))
 
     def ended(self, facts: StoreFacts) -> CompareResult:
         """Return the result. The index may have turned out to be unreadable in the meantime, so that it takes

@@ -8,7 +8,7 @@ states their order; `ledger_rules`, `log_rules` and `bookie_index_rules` make fi
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import lcm
@@ -19,6 +19,7 @@ import numpy as np
 from recovery.audit.checks import log_order
 from recovery.audit.checks.texts import text
 from recovery.audit.model.store_facts import BookieIndexFacts, DirectoryOwner, IndexFacts
+from recovery.audit.model.windows import SUM, no_sums
 from storage.entrylog.format import LogHeader
 
 if TYPE_CHECKING:
@@ -27,11 +28,21 @@ if TYPE_CHECKING:
     from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.model.scan_results import JournalPart
     from recovery.audit.model.store_facts import LogFacts, StoreFacts
+    from recovery.audit.model.windows import Sums
 
 GAPPED_LEDGERS_MAX = 20
 """The number of ledgers with gaps that are named one by one in a bookie's directory."""
 
 _BITS = 62
+_DIFFERING_COLUMNS = (
+    ("ledger", "ledger"),
+    ("number", "window"),
+    ("file", "file"),
+    ("entries", "count"),
+    ("begin_offset", "begin"),
+    ("end_offset", "end"),
+)
+_WINDOW_COLUMNS = (*_DIFFERING_COLUMNS, ("size", "size"), ("places", "places"))
 
 
 class LedgerGaps(NamedTuple):
@@ -93,6 +104,15 @@ class MapDifference(NamedTuple):
     """The offset of the record that describes the ledger, or -1 if the map has not got it."""
 
 
+class WindowAnswer(NamedTuple):
+    """The windows of one store."""
+
+    same: dict[int, int]
+    """For each log the bytes of the windows about which logs and index agree."""
+    differing: Sums
+    """The other windows, with the entries of both sides."""
+
+
 @dataclass(slots=True, eq=False)
 class StoreAnswers:
     """The answers of the queries about one store."""
@@ -126,30 +146,58 @@ class StoreChecks:
         self._stores = stores
         for name, columns, rows in _TABLES:
             sql.put_columns(name, _columns(columns, (row for one in enumerate(stores) for row in rows(*one))))
-        for name in ("store_runs", "places", "mismatched"):
-            sql.define(name, text(name))
+        sql.define("store_runs", text("store_runs"))
+        sql.define("places", text("places"))
+        # A query costs some milliseconds, so that those without a subject are left out.
+        self._is_indexed = any(isinstance(one.index, IndexFacts) for one in stores)
+        self._sizes: list[dict[int, tuple[int, int]]] = [{} for _ in stores]
+        self._mismatched: list[dict[int, int]] = [{} for _ in stores]
+        if self._is_indexed:
+            sql.define("mismatched", text("mismatched"))
+            for store, ledger, entries in sql.rows("SELECT * FROM mismatched"):
+                self._mismatched[store][ledger] = entries
+            for store, file, size, live in sql.rows(text("log_sizes")):
+                self._sizes[store][file] = size, live
 
     # ── logs against the index ───────────────────────────────────────────────────────────────────────
 
     def mismatched(self) -> list[dict[int, int]]:
         """Return for each store the ledgers that are compared entry by entry, with their entries."""
-        found: list[dict[int, int]] = [{} for _ in self._stores]
-        for store, ledger, entries in self.sql.rows("SELECT * FROM mismatched"):
-            found[store][ledger] = entries
-        return found
+        return self._mismatched
 
     def mismatched_logs(self) -> list[dict[int, frozenset[int]]]:
         """Return for each store the logs with entries of these ledgers, and which they have."""
         found: list[dict[int, frozenset[int]]] = [{} for _ in self._stores]
-        for (store, file), some in groupby(self.sql.rows(text("mismatched_logs")), lambda row: row[:2]):
+        rows = self.sql.rows(text("mismatched_logs")) if any(self._mismatched) else []
+        for (store, file), some in groupby(rows, lambda row: row[:2]):
             found[store][file] = frozenset(ledger for _, _, ledger in some)
         return found
 
     def log_sizes(self) -> list[dict[int, tuple[int, int]]]:
         """Return for each store by log the size of its records, and of those that are known to be live."""
-        found: list[dict[int, tuple[int, int]]] = [{} for _ in self._stores]
-        for store, file, size, live in self.sql.rows(text("log_sizes")):
-            found[store][file] = size, live
+        return self._sizes
+
+    def compare_windows(self, sums: Iterable[tuple[int, bool, Sums]]) -> list[WindowAnswer]:
+        """Compare sums by windows of ids, each given with its store and whether it is that of the index."""
+        parts = [(store, is_index, some) for store, is_index, some in sums]
+        lengths = [len(some) for _, _, some in parts]
+        rows = np.concatenate([no_sums(), *(some for _, _, some in parts)])
+        columns = {name: np.ascontiguousarray(rows[of]).view(np.int64) for name, of in _WINDOW_COLUMNS}
+        columns["store"] = np.repeat(np.array([store for store, _, _ in parts], dtype=np.int64), lengths)
+        columns["is_index"] = np.repeat(np.array([one for _, one, _ in parts], dtype=bool), lengths)
+        self.sql.put_columns("window_sums", columns)
+        for name in ("windows", "differing"):
+            self.sql.define(name, text(name))
+        found = [WindowAnswer({}, no_sums()) for _ in self._stores]
+        for store, file, size in self.sql.rows(text("same_windows")):
+            found[store].same[file] = size
+        differing = self.sql.arrays(text("differing_windows"))
+        for store in np.unique(differing["store"]).tolist():
+            mine = differing["store"] == store
+            some = np.zeros(int(mine.sum()), dtype=SUM)
+            for name, of in _DIFFERING_COLUMNS:
+                some[of] = differing[name][mine]
+            found[store] = found[store]._replace(differing=some)
         return found
 
     def void_rows(self) -> list[tuple[int, int]]:
@@ -160,31 +208,50 @@ class StoreChecks:
 
     def answers(self) -> list[StoreAnswers]:
         """Return the answers about each store."""
-        found = [StoreAnswers(sizes=sizes) for sizes in self.log_sizes()]
+        found = [StoreAnswers(sizes=sizes) for sizes in self._sizes]
+        bookies = [one for one in self._stores if one.owner is DirectoryOwner.BOOKIE]
+        if any(_map_offset(log) for one in self._stores for log in one.logs):
+            self._compare_maps(found)
+        if any(one.rows for one in bookies):
+            for store, ledger in self.sql.rows(text("deleted_and_back")):
+                found[store].back.append(ledger)
+        if any(isinstance(one.bookie_index, BookieIndexFacts) for one in bookies):
+            for store, *place in self.sql.rows(text("lost_places")):
+                found[store].other_places.append(OtherPlaces(*place))
+        self._compare_ids(found)
+        return found
+
+    def _compare_maps(self, found: Sequence[StoreAnswers]) -> None:
         self.sql.define("described", text("described"))
         for store, file, ledgers in self.sql.rows(text("mapped_ledgers")):
             found[store].mapped_ledgers[file] = ledgers
         for store, *difference in self.sql.rows(text("ledgers_maps")):
             found[store].map_differences.append(MapDifference(*difference))
-        for store, ledger in self.sql.rows(text("deleted_and_back")):
-            found[store].back.append(ledger)
-        for store, *place in self.sql.rows(text("lost_places")):
-            found[store].other_places.append(OtherPlaces(*place))
-        self._compare_ids()
-        self._take_gaps(found)
-        for comparison, store, *ids in self.sql.rows(text("missing_ids")):
-            one = found[store]
-            (one.only_in_journal if comparison == "journal" else one.not_in_log).append(LostIds(*ids))
-        for store, *shared in self.sql.rows(text("shared_ids")):
-            found[store].shared.append(SharedIds(*map(int, shared)))
-        for store, ledger, entries in self.sql.rows(text("served_entries")):
-            found[store].unverified[ledger] = int(entries)
-        return found
 
-    def _compare_ids(self) -> None:
+    def _compare_ids(self, found: Sequence[StoreAnswers]) -> None:
+        self.sql.define("id_runs", text("id_runs"))
+        rows = self.sql.rows("SELECT DISTINCT comparison, step FROM id_runs")
+        comparisons = {comparison for comparison, _ in rows}
+        is_verified = not any(_unverified(one) for one in self._stores)
+        if not rows and is_verified:
+            return
+        self._divide_ids(sorted({step for _, step in rows}))
+        if "served" in comparisons:
+            self._take_gaps(found)
+        if comparisons & {"journal", "places"}:
+            for comparison, store, *ids in self.sql.rows(text("missing_ids")):
+                one = found[store]
+                (one.only_in_journal if comparison == "journal" else one.not_in_log).append(LostIds(*ids))
+        if "logs" in comparisons:
+            for store, *shared in self.sql.rows(text("shared_ids")):
+                found[store].shared.append(SharedIds(*map(int, shared)))
+        if not is_verified:
+            for store, ledger, entries in self.sql.rows(text("served_entries")):
+                found[store].unverified[ledger] = int(entries)
+
+    def _divide_ids(self, steps: Sequence[int]) -> None:
+        """Define the intervals of all ids that are compared."""
         sql = self.sql
-        sql.define("id_runs", text("id_runs"))
-        steps = sorted(step for (step,) in sql.rows("SELECT DISTINCT step FROM id_runs"))
         # More steps than bits share bits. Then multiples are common, and not the least.
         bits = {step: 1 << number % _BITS for number, step in enumerate(steps)}
         sql.put_columns("step_bits", _columns(("step", "bit"), bits.items()))
@@ -193,10 +260,11 @@ class StoreChecks:
         multiples = {mask: lcm(*(step for step, bit in bits.items() if bit & mask)) for mask in masks}
         sql.put_columns("multiples", _columns(("steps", "step"), multiples.items()))
         sql.put_columns("ordinals", {"number": np.arange(max(multiples.values(), default=0))})
-        for name in ("id_turns", "id_islands", "gaps"):
+        for name in ("id_turns", "id_islands"):
             sql.define(name, text(name))
 
     def _take_gaps(self, found: Sequence[StoreAnswers]) -> None:
+        self.sql.define("gaps", text("gaps"))
         for store, ledgers, entries in self.sql.rows(text("gap_totals")):
             found[store].gapped_ledgers, found[store].gap_entries = ledgers, int(entries)
         naming = (
@@ -231,12 +299,13 @@ def _store_row(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
 def _log_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
     age = log_order.ranks(facts)
     for log in facts.logs:
-        header = log.header if isinstance(log.header, LogHeader) else None
-        is_foreign, map_offset = (
-            header is not None and header.origin is None,
-            header.map_offset if header else 0,
-        )
-        yield number, log.log_id, age[log.log_id], is_foreign, map_offset
+        is_foreign = isinstance(log.header, LogHeader) and log.header.origin is None
+        yield number, log.log_id, age[log.log_id], is_foreign, _map_offset(log)
+
+
+def _map_offset(log: LogFacts) -> int:
+    """Return where the ledgers map of a log begins, or 0 if it has none."""
+    return log.header.map_offset if isinstance(log.header, LogHeader) else 0
 
 
 def _ledger_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
@@ -244,11 +313,7 @@ def _ledger_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
     deleted = log_order.delete_positions(facts)
     tombstones = {one for one, row in facts.rows.items() if row.tombstone is not None}
     flawed = {flaw.ledger_id for flaw in facts.index.flaws} if isinstance(facts.index, IndexFacts) else set()
-    unverified: defaultdict[int, int] = defaultdict(int)
-    parts: list[LogFacts | JournalPart] = [*facts.logs, *facts.journals]
-    for part in parts:
-        for ledger, count in part.unverified.items():
-            unverified[ledger] += count
+    unverified = _unverified(facts)
     known = {*deleted, *tombstones, *flawed, *unverified, *facts.void_in_index, *facts.truncated_before}
     for ledger in sorted(known):
         rank = deleted[ledger][0] if ledger in deleted else -1
@@ -262,6 +327,15 @@ def _ledger_rows(number: int, facts: StoreFacts) -> Iterator[tuple[int, ...]]:
             ledger in flawed,
             unverified[ledger],
         )
+
+
+def _unverified(facts: StoreFacts) -> Counter[int]:
+    """Return for each ledger the number of entries that could not be verified, copies included."""
+    found: Counter[int] = Counter()
+    parts: list[LogFacts | JournalPart] = [*facts.logs, *facts.journals]
+    for part in parts:
+        found.update(part.unverified)
+    return found
 
 
 _TABLES = (

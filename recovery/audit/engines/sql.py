@@ -6,7 +6,10 @@ provides it: `div(a, b)` is the integer division.
 
 from __future__ import annotations
 
+import atexit
 import weakref
+from functools import cache
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
@@ -46,19 +49,14 @@ class SqlEngine(Protocol):
 
 
 class DuckSql:
-    """Executes queries with DuckDB in this process. Tables that exceed `memory_max` go to temporary files."""
+    """Executes queries with DuckDB in this process. Tables that exceed `memory_max` go to temporary files.
+
+    All engines of a process with the same settings share a database, because starting one takes longer than
+    the checks of a small store. Their tables are temporary, so that each engine sees only its own.
+    """
 
     def __init__(self, threads: int | None = None, memory_max: str | None = None) -> None:
-        import duckdb
-
-        settings = {"threads": threads, "memory_limit": memory_max}
-        chosen: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-        # Extensions would be fetched from the network.
-        connection = duckdb.connect(
-            config={**chosen, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
-        )
-        self._open = [connection]
-        self._connection.execute("CREATE MACRO div(a, b) AS a // b")
+        self._open = [_database(threads, memory_max).cursor()]
         # A report keeps its engine. DuckDB complains about connections that live when the interpreter ends.
         weakref.finalize(self, _close, self._open)
 
@@ -97,3 +95,26 @@ class DuckSql:
 def _close(connections: list[duckdb.DuckDBPyConnection]) -> None:
     while connections:
         connections.pop().close()
+
+
+@cache
+def _database(threads: int | None, memory_max: str | None) -> duckdb.DuckDBPyConnection:
+    """Return a database of this process, which lives until its end."""
+    import duckdb
+
+    files = TemporaryDirectory(prefix="ledgerstore-sql-")
+    settings = {"threads": threads, "memory_limit": memory_max, "temp_directory": files.name}
+    chosen: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    # Extensions would be fetched from the network.
+    connection = duckdb.connect(
+        config={**chosen, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    )
+    connection.execute("CREATE MACRO div(a, b) AS a // b")
+
+    def close() -> None:
+        _database.cache_clear()
+        connection.close()
+        files.cleanup()
+
+    atexit.register(close)
+    return connection

@@ -15,7 +15,7 @@ import numpy as np
 from recovery.audit.model.fingerprint import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from recovery.audit.model.runs import Fingerprints, Mask, Numbers
 
@@ -98,7 +98,7 @@ class WindowSums:
         return merged_sums(self._parts)
 
 
-# ── where the sides disagree ─────────────────────────────────────────────────────────────────────────────
+# ── the windows that are compared ───────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,25 +118,6 @@ class WindowSet:
 
 def windows_of(sums: Sums) -> WindowSet:
     return WindowSet(np.unique(fingerprints(sums["ledger"], sums["window"], 0)))
-
-
-def split_differing(logs: Sums, index: Sums, always: Collection[int]) -> tuple[Sums, Sums]:
-    """Return the logs' sums of equal windows, and both sides' sums of windows that differ or of ledgers in
-    `always`.
-    """
-    sums: Sums = np.concatenate([logs, index])
-    names = (*_GROUP, "count", "places")
-    order = np.lexsort([sums[name] for name in reversed(names)])
-    changes = np.append(_changes(sums[order], names), True)
-    # Each side has a window of a log once, so that a sum which occurs once differs from the other side.
-    is_alone = np.zeros(len(sums), dtype=bool)
-    is_alone[order] = changes[:-1] & changes[1:]
-    is_alone |= np.isin(sums["ledger"], np.array(sorted(always), dtype=np.int64))
-    differs = np.zeros(len(sums), dtype=bool)
-    if is_alone.any():
-        of = fingerprints(sums["ledger"], sums["window"], 0)
-        differs = np.isin(of, of[is_alone])
-    return logs[~differs[: len(logs)]], sums[differs]
 
 
 def portions(sums: Sums, count_max: int) -> Iterator[Sums]:

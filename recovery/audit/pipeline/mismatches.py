@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recovery.audit.checks import log_order
 from recovery.audit.checks.entry_compare import StoreComparison
 from recovery.audit.checks.index_rules import MismatchedEntries
 from recovery.audit.engines.task import TolerantTask, UnreadFile
 from recovery.audit.model.entry_columns import no_entries, no_rows
-from recovery.audit.model.store_facts import IndexFacts
-from recovery.audit.model.windows import merged_sums, portions, split_differing, windows_of
+from recovery.audit.model.windows import no_sums, portions, windows_of
 from recovery.audit.scan.index_entries import ReadIndexRows
 from recovery.audit.scan.log_entries import ReadLogEntries
 from recovery.audit.scan.window_sums import SumIndexWindows, SumLogWindows
@@ -28,7 +26,7 @@ from storage.entrylog.format import HEADER_SIZE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from recovery.audit.checks.store_checks import StoreChecks
+    from recovery.audit.checks.store_checks import StoreChecks, WindowAnswer
     from recovery.audit.engines.task import AuditTask
     from recovery.audit.model.store_facts import StoreFacts
     from recovery.audit.model.windows import Sums, WindowSet
@@ -55,6 +53,10 @@ def compare(
     stores = [_MismatchedLedgers(*one) for one in each]
     many = [one for one in stores if one.count > TOGETHER_MAX]
     _run(run, "narrowing", [(one, task) for one in many for task in one.window_sum_tasks()])
+    if many:
+        sums = ((number, *some) for number, one in enumerate(stores) for some in one.window_sums())
+        for store, answer in zip(stores, checks.compare_windows(sums), strict=True):
+            store.narrow(answer)
     for portion in _rounds(stores):
         _run(run, "comparing", [(one.store, task) for one in portion for task in one.tasks()])
         for one in portion:
@@ -115,6 +117,7 @@ class _MismatchedLedgers:
         self._ledgers_in = logs
         self.count = sum(counts.values())
         self.comparison = comparison
+        self._differing = no_sums()
         self._found: dict[type, list[Any]] = {}
 
     # ── tasks ────────────────────────────────────────────────────────────────────────────────────────
@@ -162,24 +165,25 @@ class _MismatchedLedgers:
         else:
             self._found.setdefault(type(task), []).append(part)
 
+    def window_sums(self) -> Iterator[tuple[bool, Sums]]:
+        """Yield sums of windows, each with whether it is that of the index."""
+        for kind in (SumLogWindows, SumIndexWindows):
+            for some in self._found.pop(kind, []):
+                yield kind is SumIndexWindows, some
+
+    def narrow(self, answer: WindowAnswer) -> None:
+        """Compare no more than the windows that differ."""
+        self.comparison.agree(answer.same)
+        self._differing = answer.differing
+
     def portions(self) -> Iterator[_Comparison]:
         if not self._ledgers:
             return
         if self.count <= TOGETHER_MAX:
             yield _Comparison(self, self.count)
             return
-        logs, index = (merged_sums(self._found.pop(kind, [])) for kind in (SumLogWindows, SumIndexWindows))
-        same, differing = split_differing(logs, index, self._always_compared())
-        self.comparison.agree(same)
-        for sums in portions(differing, TOGETHER_MAX):
+        for sums in portions(self._differing, TOGETHER_MAX):
             yield _Comparison(self, int(sums["count"].sum()), sums)
-
-    def _always_compared(self) -> set[int]:
-        """Return ledgers that are compared whole, because both sides may agree and still be wrong."""
-        assert isinstance(self._facts.index, IndexFacts), "only a store with an index has mismatched ledgers"
-        return {flaw.ledger_id for flaw in self._facts.index.flaws} | log_order.delete_positions(
-            self._facts
-        ).keys()
 
     def compare(self) -> None:
         """Compare one portion."""

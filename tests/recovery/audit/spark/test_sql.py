@@ -35,6 +35,7 @@ from recovery.audit.model.store_tables import (
     put_parts,
     put_runs,
 )
+from recovery.audit.model.windows import sums_of
 from storage.checkpoint.mark import NoMark
 from storage.entry.ledger_record import LedgerRecord, Tombstone
 from storage.entry.position import JournalPosition, LogPosition
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from recovery.audit.checks.replica_copies import ReplicaChecks
     from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.model.runs import Runs
+    from recovery.audit.model.windows import Sums
 
 pytestmark = spark_session.MARKS
 
@@ -134,6 +136,15 @@ def mapped_header() -> LogHeader:
     return LogHeader(1, 4096, 2)
 
 
+def window_sums() -> list[tuple[int, bool, Sums]]:
+    """Return the sums of windows of logs, and the same of an index except in one window."""
+    ledgers, entries = np.repeat(np.arange(4), 3), np.tile(np.array([0, 20_000, 40_000]), 4)
+    logs = sums_of(ledgers, entries, 64 * np.arange(12), size=np.arange(12))
+    index = logs.copy()
+    index["places"][5] ^= np.uint64(1)
+    return [(0, False, logs), (0, True, index)]
+
+
 def some_runs(random: Random, file: int) -> Runs:
     found = []
     for _ in range(40):
@@ -157,6 +168,8 @@ def store_answers(sql: SqlEngine) -> dict[str, Any]:
         "sizes": checks.log_sizes(),
         "void": checks.void_rows(),
     }
+    windows = checks.compare_windows(window_sums())
+    found["windows"] = [(one.same, one.differing.tolist()) for one in windows]
     for one in checks.answers():
         for field in fields(one):
             value = getattr(one, field.name)
