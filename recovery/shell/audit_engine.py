@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -85,12 +85,14 @@ def _spark_engine(engine_options: EngineOptions) -> Iterator[tuple[TaskEngine, i
         session = open_session(master)
     except SparkUnavailable as error:
         raise CannotDo(f"{error}; `--engine local` works without it") from error
+    engine = SparkEngine(session, engine_options.rate_max)
     try:
-        engine = SparkEngine(session, engine_options.rate_max)
         yield engine, engine.jobs
     except SparkFailed as error:
         raise StoppedEarly(str(error)) from error
     finally:
+        with suppress(Exception):  # a cluster that is gone
+            engine.close()
         session.stop()
 
 

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 NAMES = ("bk1", "bk2", "bk3")
 CONFIG = StoreConfig(
-    memtable_size_max=8 * MIB, entry_log_size_max=8 * MIB, journal_size=16 * MIB, index_size_max=1 << 30
+    checkpoint_interval_s=None,  # on a slow machine one would come before the damage
+    memtable_size_max=8 * MIB,
+    entry_log_size_max=8 * MIB,
+    journal_size=16 * MIB,
+    index_size_max=1 << 30,
 )
 SHARED = {101: (9_000, 1000), 102: (6_000, 1400), 103: (3_000, 2500)}
 """Ledgers with two copies of each entry on three stores: the number of entries and their size in bytes."""

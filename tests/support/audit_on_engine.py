@@ -1,11 +1,13 @@
 """Audit the stores of `audit_demo` on one engine, and print the findings as JSON.
 
     python tests/support/audit_on_engine.py PLACE serial
-    python tests/support/audit_on_engine.py PLACE spark://127.0.0.1:7077 --events DIR --pause DIR
+    python tests/support/audit_on_engine.py PLACE spark://127.0.0.1:7077 --events DIR
+    python tests/support/audit_on_engine.py PLACE spark://127.0.0.1:7077 --pause DIR
     python tests/support/audit_on_engine.py PLACE connect
 
 A process of its own for each, because a process has either a classic session of Spark or one of Spark
-Connect. The queries of the checks are executed by Spark, too, although the tables are small.
+Connect. With --events, Spark records the run there, runs stay on the executors, and Spark executes the
+queries of the checks, although the tables are small.
 """
 
 from __future__ import annotations
@@ -66,12 +68,12 @@ def engine_on(master: str, events: Path | None) -> tuple[TaskEngine, int]:
     from recovery.audit.spark import engine
     from recovery.audit.spark.session import open_session
 
-    engine.SQL_ROWS_MIN = 0
     if master == CONNECT:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         SparkSession.builder.remote("local[2]").getOrCreate()
     settings = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "2"}
     if events is not None:
+        engine.RESULT_ROWS_MAX = 0
         settings |= {
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",

@@ -129,8 +129,9 @@ class CachingEngine:
     ) -> Iterator[TaskResult[Answer]]:
         for done in self.inner.run([tasks[number] for number in rest], watch):
             number = rest[done.number]
-            # A block that could not be read this time is read again the next time.
-            part = done.part.whole() if isinstance(done.part, Scanned) else done.part
+            # A block that could not be read this time is read again the next time. Runs that stay on the
+            # executors of a cluster are not kept.
+            part = done.part.whole() if isinstance(done.part, Scanned) and done.part.rows else done.part
             if number in scans and isinstance(part, LogPart) and not part.unreadable:
                 scan = scans[number]
                 self._keep(partial(self.now.keep, scan.task, part, scan.state))

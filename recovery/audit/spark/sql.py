@@ -8,19 +8,24 @@ session's catalog: they are below `spark.sql.warehouse.dir`, in the session's de
 from __future__ import annotations
 
 import uuid
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import numpy as np
     from pyspark.sql import SparkSession
 
     from recovery.audit.engines.sql import Columns
+    from recovery.audit.model.tables import Table
 
 _PARTITION_ROWS = 500_000
 """The number of rows of the largest table for which a partition is made in a shuffle."""
 
+_NOTHING: Mapping[str, tuple[Sequence[str], Table]] = MappingProxyType({})
 _SETTINGS = {
     # A join by ledger, residue and store uses rows that are shuffled by ledger and residue already.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
@@ -30,7 +35,16 @@ _SETTINGS = {
 class SparkSql:
     """Executes queries in Spark. It has a session of its own, so that its views hide none of the user's."""
 
-    def __init__(self, session: SparkSession, rows: int = 0) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        rows: int = 0,
+        written: Mapping[str, tuple[Sequence[str], Table]] = _NOTHING,
+    ) -> None:
+        """`rows` is the number of rows of the largest table. `written` names tables that executors have
+        written, with the columns to be used: their rows belong to the table of that name, too.
+        """
+        self._rows_written = written
         self._session = session.newSession()
         self._prefix = f"ledgerstore_{uuid.uuid4().hex}"
         self._written: list[str] = []
@@ -46,6 +60,10 @@ class SparkSql:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the kept results."""
         for name in self._written:
             self._session.sql(f"DROP TABLE IF EXISTS {name}")
 
@@ -53,7 +71,14 @@ class SparkSql:
         self._session.createDataFrame(table).createOrReplaceTempView(name)
 
     def put_columns(self, name: str, columns: Columns) -> None:
-        self.put(name, pa.table(dict(columns)))
+        frame = self._session.createDataFrame(pa.table(dict(columns)))
+        names, table = self._rows_written.get(name, ((), None))
+        if table is not None:
+            chosen = [column for column, _ in table.columns]
+            frame = frame.select(*chosen)
+            for one in names:
+                frame = frame.unionAll(self._session.table(one).where("part IS NOT NULL").select(*chosen))
+        frame.createOrReplaceTempView(name)
 
     def define(self, name: str, query: str) -> None:
         table = f"{self._prefix}_{len(self._written)}_{name}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +37,7 @@ from recovery.shell.output import Column, Form, RowTone, counted, number_column,
 from recovery.shell.places import check_exists, given_paths, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from recovery.audit.engines.task import TaskEngine
     from recovery.audit.history.finding_history import FindingHistory, Identity
@@ -291,8 +292,10 @@ def run_audit(order: AuditOrder) -> AuditReport:
         with termination_as_interrupt():
             accepted = _accepted(order.baseline)
             before = _history(order)
-            report = accept(_audit_report(order), accepted)
-            writer.write(report, order.place, before)
+            # The tables of the report are in the engine.
+            with _audited(order) as audited:
+                report = accept(audited, accepted)
+                writer.write(report, order.place, before)
     except StoreError as error:
         raise CannotDo(str(error)) from error
     except KeyboardInterrupt:
@@ -339,7 +342,9 @@ def read_history(report: Path) -> FindingHistory | None:
         raise CannotDo(f"{path} is no history of findings: {error}") from error
 
 
-def _audit_report(order: AuditOrder) -> AuditReport:
+@contextmanager
+def _audited(order: AuditOrder) -> Iterator[AuditReport]:
+    """Yield the results of the audit. The engine ends with the `with`."""
     from recovery.audit.digests.policy import DigestPolicy
     from recovery.audit.pipeline import ensemble_file
     from recovery.audit.pipeline.password_check import run_audit_with_valid_passwords
@@ -358,13 +363,14 @@ def _audit_report(order: AuditOrder) -> AuditReport:
     paths = (*order.paths, *order.parts)
     size = size_of(_all_paths(paths, replicas))
     argv = ("ledgerstore", *sys.argv[1:])
-    with started_engine(order.engine_options, size) as (engine, jobs), AuditProgressBar() as watch:
-        report = run_audit_with_valid_passwords(
-            AuditRequest(paths, policy, engine, jobs, replicas, watch, cache_options, argv, order.parts)
-        )
-    if uri is None or replicas is None:
-        return report
-    return audited_cluster.without_changed_ledgers(order.connection, uri, replicas, report)
+    with started_engine(order.engine_options, size) as (engine, jobs):
+        with AuditProgressBar() as watch:
+            report = run_audit_with_valid_passwords(
+                AuditRequest(paths, policy, engine, jobs, replicas, watch, cache_options, argv, order.parts)
+            )
+        if uri is not None and replicas is not None:
+            report = audited_cluster.without_changed_ledgers(order.connection, uri, replicas, report)
+        yield report
 
 
 def _cache_options(order: AuditOrder) -> CacheOptions:

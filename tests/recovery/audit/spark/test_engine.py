@@ -10,8 +10,11 @@ from spark_tasks import DyingTask, FailingTask, HangingTask, Read, ReportTask, T
 
 from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.engines.local import Serial
+from recovery.audit.engines.sql import DuckSql
+from recovery.audit.model.store_tables import put_runs
 from recovery.audit.scan.entry_log import ScanLog
 from recovery.audit.scan.index import ScanIndex
+from recovery.audit.scan.scan_task import ScanTask
 from storage.entry.model import ID_MAX, DigestType
 
 if TYPE_CHECKING:
@@ -36,6 +39,21 @@ def unwatched(_: int) -> None:
     """Ignore the number."""
 
 
+def scans(store: Path) -> list[ScanTask]:
+    """The scans of the logs of a store, as an audit makes them."""
+    policy = DigestPolicy(presumed=DigestType.CRC32C)
+    logs = sorted((store / "ledgers/current").glob("*.log"))
+    return [
+        ScanTask(2 * number + 2, 0, ScanLog(str(path), number, 1024, path.stat().st_size, policy))
+        for number, path in enumerate(logs)
+    ]
+
+
+def engine_tables(spark: SparkSession) -> list[str]:
+    rows = spark.sql("SHOW TABLES LIKE 'ledgerstore_*'").collect()
+    return [row.tableName for row in rows if not row.isTemporary]
+
+
 def without_duration(part: Any) -> dict[str, Any]:
     """Return a result without its duration."""
     values = {name: getattr(part, name) for name in part.__dataclass_fields__ if name != "seconds"}
@@ -56,6 +74,47 @@ def test_results_are_those_of_the_same_tasks_in_this_process(engine: SparkEngine
     here: list[int] = []
     assert found == {done.number: without_duration(done.part) for done in Serial().run(tasks, here.append)}
     assert sum(read) == sum(here) > 0
+
+
+def test_too_many_runs_stay_where_they_are_and_are_in_the_queries(
+    spark: SparkSession, engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from recovery.audit.spark import engine as module
+    from recovery.audit.spark.sql import SparkSql
+
+    monkeypatch.setattr(module, "RESULT_ROWS_MAX", 2)
+    tasks = scans(small_stores.make(tmp_path / "store"))
+    read: list[int] = []
+    found: list[Any] = [done.part for done in engine.run(tasks, read.append)]
+    assert sorted(one.part.number for one in found) == [task.number for task in tasks]
+    assert {len(one.part.runs) for one in found} == {0}
+    assert all(one.rows == {} for one in found)
+    here: list[int] = []
+    expected: list[Any] = [done.part for done in Serial().run(tasks, here.append)]
+    assert sum(read) == sum(here) > 0
+    sql = engine.sql(0)
+    assert isinstance(sql, SparkSql)
+    # Runs that are in this process, such as those of an older audit, are in the same table.
+    older = {99: expected[0].rows[tasks[0].number]}
+    put_runs(sql, older)
+    with DuckSql(threads=1) as other:
+        put_runs(other, {**older, **{part: runs for one in expected for part, runs in one.rows.items()}})
+        query = "SELECT part, ledger, sum(entries) AS n, bit_xor(places) FROM scanned GROUP BY part, ledger"
+        assert sorted(sql.rows(query)) == sorted(other.rows(query))
+    assert len(engine_tables(spark)) == 1
+    engine.close()
+    assert engine_tables(spark) == []
+
+
+def test_few_runs_come_home(engine: SparkEngine, tmp_path: Path) -> None:
+    tasks: list[Any] = scans(small_stores.make(tmp_path / "store"))
+    found = {done.number: done.part.rows for done in engine.run(tasks, unwatched)}
+    for done in Serial().run(tasks, unwatched):
+        rows = done.part.rows
+        assert {part: runs.tolist() for part, runs in found[done.number].items()} == {
+            part: runs.tolist() for part, runs in rows.items()
+        }
+    assert isinstance(engine.sql(100), DuckSql)
 
 
 def test_results_arrive_before_the_last_job_ends_and_stopping_early_ends_it(
