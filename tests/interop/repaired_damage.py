@@ -66,7 +66,7 @@ _INDEX_HEADER = 1024
 """Bytes of a file of BookKeeper's index before the places of the entries, of eight bytes each."""
 _OFTEN = "0.00003"
 """Days between two checks: 2.6 s."""
-_REPAIRED_S = 120
+_REPAIRED_S = 300
 
 
 def payload(ledger: int, entry: int) -> bytes:
@@ -235,6 +235,7 @@ def _zero_place_of_entry(site: Site, ids: list[int]) -> None:
     # At its start a bookie replays its journal, flushes the index, and does not replay that again.
     site.stop(0)
     site.start(0)
+    wait_until_registered(site.uri, BOOKIES)
     [index] = (site.stop(0) / "ledgers").glob(f"**/{ids[_DAMAGED[0]]:x}.idx")
     with index.open("r+b") as file:
         file.seek(_INDEX_HEADER + 8 * _DAMAGED[1])
@@ -262,7 +263,7 @@ def _check_finds(site: Site, entries: str) -> None:
     """Check that this check finds the damage, and one that reads less does not."""
     if entries == "all":
         sound = site.run("check", site.uri, "--all")
-        assert sound.returncode == 0, sound.stdout
+        assert sound.returncode == 0, sound.stdout + sound.stderr
     found = site.run("check", site.uri, "--all", "--entries", entries, "--json")
     rows = json.loads(found.stdout)
     assert {row["bookie"] for row in rows} == {site.damaged}, found

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-_START_S = 60.0
+_START_S = 180.0
 _JVM_OPTIONS = (
     *("-Xmx512m", "-XX:+UseSerialGC"),
     # It takes nodes with a time to live, and deletes them and empty containers never, as ours does.
