@@ -11,6 +11,8 @@ import pytest
 import sampling
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from spark_session import need_spark
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 # The same examples in every run, so that a failure here is a failure everywhere.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+# Hypothesis also draws numbers and texts that are in the sources of the imported modules. Then the examples
+# would depend on which tests run together, and each process would read a thousand sources before the first.
+pytest.MonkeyPatch().setattr(providers, "_get_local_constants", Constants, raising=False)
 
 FAST_CPU_S = 0.5
 """Seconds of processor time that a test of `make test` may take, its child processes included.

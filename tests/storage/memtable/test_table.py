@@ -512,6 +512,7 @@ def many_rows(table: Memtable) -> None:
         table.put_row(LedgerRecord(ledger_id, ledger_id, master_key=bytes(20), tombstone=deleted))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fill", [many_in_a_run, pytest.param(many_strays, marks=pytest.mark.slow), many_ledgers, many_rows]
 )
@@ -527,6 +528,7 @@ def test_the_size_is_about_the_memory_it_takes(fill: Callable[[Memtable], None])
     assert 0.85 * taken < table.size < 1.3 * taken
 
 
+@pytest.mark.slow
 def test_an_entry_of_a_run_takes_few_bytes_of_overhead() -> None:
     tracemalloc.start()
     try:

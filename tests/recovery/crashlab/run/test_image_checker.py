@@ -297,6 +297,7 @@ def test_a_store_that_does_not_work_after_a_recovery_is_found(
     assert {kind for _, kind in breaches(judged(lines, rule), [case("k=1\n", before)])} == kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verify", "told_of"),
     [
