@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from run_tables import answers_of
+from run_tables import answers_of, checks_of
 
 from recovery.audit.model.runs import RUN
+from recovery.audit.model.scan_results import RowFlaw
 from recovery.audit.model.store_facts import (
     BookieIndexFacts,
     DirectoryOwner,
@@ -19,6 +20,7 @@ from recovery.audit.model.store_facts import (
     LogFacts,
     StoreFacts,
 )
+from recovery.audit.model.windows import sums_of
 from storage.checkpoint.mark import NoMark
 from storage.entrylog.format import EmptyLog
 from storage.index.state import IndexState
@@ -209,6 +211,18 @@ def lost_of(journal: Runs, index: Runs) -> list[LostIds]:
 def test_a_residue_without_entries_is_no_gap() -> None:
     (gap,) = answers_of(OURS, ("index", runs((7, 0, 4, 3), (7, 15, 2, 3), (7, 1, 7, 3)))).gaps
     assert (gap.gaps, *content_of(gap)) == (1, 3, 12, 12, 1)
+
+
+def test_windows_of_a_ledger_with_invalid_rows_are_compared_though_they_agree() -> None:
+    ledgers, entries = np.array([1, 1, 2]), np.array([0, 20_000, 0])
+    sums = sums_of(ledgers, entries, 64 * np.arange(3), size=np.array([10, 20, 40]))
+    index = sums.copy()
+    index["size"] = 0
+    facts = replace(OURS, index=IndexFacts(IndexState(), flaws=(RowFlaw(1, 0, 0, ""),)))
+    (answer,) = checks_of(facts).compare_windows([(0, False, sums), (0, True, index)])
+    assert answer.same == {0: 40}
+    found = [(row["ledger"], row["window"], row["count"]) for row in answer.differing]
+    assert found == [(1, 0, 2), (1, 1, 2)]
 
 
 def test_more_steps_than_bits_are_still_divided_alike() -> None:
