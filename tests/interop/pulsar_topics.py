@@ -9,6 +9,8 @@ The broker lets a topic go when it is unloaded, and we do when it is closed.
     write    the same the other way round: messages that were written here are consumed through the broker
     cursors  one side acknowledges messages singly, inside batches and all up to one, and the other goes on
     trims    what one side has trimmed is gone for the other, and both go on
+    parts    both choose the same partition for each key, with either hash
+    numbers  a producer with a name that sends messages again to the other side writes each once
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from storage.cluster.topics.message import Message
 from storage.cluster.topics.message_id import EARLIEST
 from storage.cluster.topics.policies import Retention, RollOver
 from storage.cluster.topics.producer import NO_BATCHES, Batching
+from storage.cluster.topics.routing import KeyHash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,6 +46,9 @@ if TYPE_CHECKING:
 _NAMESPACE = "public/shared"
 _TRIMMED = "public/trimmed"
 """The namespace in which the broker keeps nothing that is acknowledged."""
+_DEDUPLICATED = "public/deduplicated"
+"""The namespace in which the broker writes a message with a number that it has seen only once."""
+_PARTITIONS = 5
 _TRIM_S = 60.0
 _BATCH = 10
 _PIECE = 500
@@ -288,6 +294,48 @@ class SharedTopics:
             "written after the broker's trim", more, [SharedMessage.of_broker(one) for one in found]
         )
 
+    def partitions(self, key_hash: KeyHash, scheme: str) -> None:
+        """Both sides write messages with the same keys to a topic with partitions."""
+        name = self._name(f"parts-{key_hash.value}")
+        self._broker.ask("create-partitioned", name, partitions=_PARTITIONS)
+        keys = [f"key {number}" for number in range(100)] + ["", "k", "schlüssel", "键", "🔑" * 20]
+        messages = [{"value": key.encode().hex(), "key": key} for key in keys]
+        sent = self._broker.ask("produce", name, messages=messages, batch=0, hash=scheme)["ids"]
+        for number in range(_PARTITIONS):
+            self._broker.ask("unload", f"{name}-partition-{number}")
+        with self._client.topic(name) as topic, topic.partitioned(key_hash=key_hash) as parts:
+            ids = parts.send_many([Message(key.encode(), key) for key in keys])
+            self._compare(
+                f"partitions of keys, {key_hash.value}",
+                [int(one["id"].split(":")[2]) for one in sent],
+                [one.partition for one in ids],
+            )
+            found = {(one.payload.decode(), one.id.partition) for one in parts.reader().messages()}
+            self._compare("a key is in one partition", [*sorted(keys)], sorted(key for key, _ in found))
+        theirs = self._broker.ask("read", name)["messages"]
+        read = sorted(bytes.fromhex(one["value"]).decode() for one in theirs)
+        self._compare("both read by the broker", sorted(keys * 2), read)
+
+    def deduplication(self) -> None:
+        """A producer with a name sends messages again to the other side, four times in turn."""
+        name = f"persistent://{_DEDUPLICATED}/numbers"
+        self._broker.ask("create", name)
+        ends: list[int] = []
+        for first in range(0, 40, 10):
+            numbers = range(max(first - 5, 0), first + 10)
+            if first % 20 == 0:
+                messages = [{"value": f"{number}".encode().hex(), "sequenceId": number} for number in numbers]
+                self._broker.ask("produce", name, messages=messages, batch=0, producer="numbered")
+                self._broker.ask("unload", name)
+            else:
+                with self._client.topic(name) as topic, topic.producer("numbered") as producer:
+                    ends.append(producer.last_sequence_id)
+                    sent = [producer.send(f"{number}".encode(), number) for number in numbers]
+                    self._compare("sent again here", [None] * 5, sent[:5])
+        self._compare("last numbers of the broker's messages", [9, 29], ends)
+        theirs = [bytes.fromhex(one["value"]) for one in self._broker.ask("read", name)["messages"]]
+        self._compare("each once", [f"{number}".encode() for number in range(40)], theirs)
+
     def _pass_all(self, name: str) -> int:
         """Produce some ledgers of messages at the broker, and acknowledge all; return how many there are."""
         self._broker.ask("create", name)
@@ -315,7 +363,12 @@ def run(messages: int) -> int:
         print("a Pulsar broker and our topics share topics:", flush=True)
         broker.ask("namespace", namespace=_NAMESPACE, minutes=-1, megabytes=-1)
         broker.ask("namespace", namespace=_TRIMMED, minutes=0, megabytes=0)
+        broker.ask("namespace", namespace=_DEDUPLICATED, minutes=-1, megabytes=-1)
+        broker.ask("deduplicate", namespace=_DEDUPLICATED)
         shared = SharedTopics(broker, client, messages)
+        shared.deduplication()
+        shared.partitions(KeyHash.JAVA_STRING, "JavaStringHash")
+        shared.partitions(KeyHash.MURMUR3, "Murmur3_32Hash")
         shared.cursors()
         shared.trims()
         shared.broker_trims()

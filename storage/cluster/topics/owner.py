@@ -46,9 +46,13 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("ledgerstore.topics")
 
-_ENTRIES_IN_FLIGHT_MAX = 5_000
+_ENTRIES_IN_FLIGHT_MAX = 1_000
 _BYTES_IN_FLIGHT_MAX = 8 << 20
-"""The limits of what one topic has under way, so that memory is bounded."""
+"""The limits of what one topic has under way, so that memory is bounded.
+
+With five times as many single messages, half of the processor time is that of the garbage collector, which
+looks at each object under way again and again.
+"""
 
 _METADATA_RETRY_S = 1.0
 

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from bisect import bisect_left
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, islice
@@ -175,7 +176,8 @@ class AsyncProducer:
         """
         self._write()
         self._check()
-        places: list[tuple[asyncio.Future[tuple[int, int]], int]] = []
+        places: deque[tuple[asyncio.Future[tuple[int, int]], int]] = deque()
+        ids: list[MessageId] = []
         source, waiting = iter(messages), list[Message | bytes]()
         count = size = 0
         while True:
@@ -186,6 +188,9 @@ class AsyncProducer:
                 await asyncio.sleep(0)
                 await self._owner.wait_for_room()
                 self._check()
+                while places and places[0][0].done():  # what is kept costs the garbage collector time
+                    place, used = places.popleft()
+                    ids += self._ids(place.result(), used)
                 self._write()  # other tasks may have submitted messages, whose numbers come first
                 count = size = 0
             batch = _Batch()
@@ -196,9 +201,8 @@ class AsyncProducer:
             places.append((self._place_of(batch), used))
             self._add(batch)
             count, size = count + used, size + batch.size
-        ids: list[MessageId] = []
-        for place, count in places:
-            ids += self._ids(await place, count)
+        for place, used in places:
+            ids += self._ids(await place, used)
         return ids
 
     def _messages_of(self, given: list[bytes | Message]) -> Sequence[Message | bytes]:

@@ -20,6 +20,7 @@ import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.client.admin.PulsarAdmin;
 import org.apache.pulsar.client.api.CompressionType;
 import org.apache.pulsar.client.api.Consumer;
+import org.apache.pulsar.client.api.HashingScheme;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.MessageIdAdv;
@@ -99,6 +100,8 @@ public final class Topics {
                 admin.topics().createPartitionedTopic(topic, command.get("partitions").asInt());
             case "subscribe" ->
                 admin.topics().createSubscription(topic, command.get("subscription").asText(), MessageId.earliest);
+            case "deduplicate" ->
+                admin.namespaces().setDeduplicationStatus(command.get("namespace").asText(), true);
             case "produce" -> produce(command, answer.putArray("ids"));
             case "consume" -> consume(command, answer.putArray("messages"));
             case "read" -> read(topic, command.path("after"), answer.putArray("messages"));
@@ -135,6 +138,7 @@ public final class Topics {
                 .topic(command.get("topic").asText())
                 .producerName(command.path("producer").asText("producer"))
                 .compressionType(CompressionType.valueOf(command.path("compression").asText("NONE")))
+                .hashingScheme(HashingScheme.valueOf(command.path("hash").asText("JavaStringHash")))
                 .enableBatching(batch > 0)
                 .maxPendingMessages(1000)
                 .blockIfQueueFull(true)
