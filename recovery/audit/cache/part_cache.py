@@ -18,17 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recovery.audit.cache import part_file
-from recovery.audit.cache.part_identity import (
-    Identity,
-    Label,
-    LogOwner,
-    decode_label,
-    encode_label,
-    identity,
-    is_final,
-    is_sound,
-)
+from recovery.audit.cache import part_table
+from recovery.audit.cache.part_identity import LogOwner, identity, is_final
+from recovery.audit.cache.part_table import Identity, Label, is_sound
 from recovery.audit.cache.settings_fingerprint import SettingsFingerprint
 from storage.disk import filenames
 from storage.disk.posix import PosixDirectory
@@ -112,23 +104,20 @@ class PartCache:
         try:
             content = (self._folder / name).read_bytes()
             # No range has more runs than it has space for records.
-            labelled = part_file.decode(content, now.size // PREFIX_SIZE)
-            label = None if labelled is None else decode_label(labelled.label)
-            salt = b"" if label is None else bytes.fromhex(label.salt)
+            found = part_table.decode(content, _digest_in(name), now.file_size // PREFIX_SIZE)
+            salt = b"" if found is None else bytes.fromhex(found.label.salt)
         except (OSError, ValueError):
             return None
-        if labelled is None or label is None or label.identity != now or not now.fits(labelled.part):
+        if found is None or found.label.identity != now:
             return None
-        if not self._may_stand(labelled.part, label):
+        label, part = found
+        if self.reuse is Reuse.SOUND and not (label.is_final and is_sound(part)):
             return None
-        if label.manner != self._settings.of(labelled.part, task.policy, task.steps, salt):
+        if label.settings != self._settings.of(part, task.policy, task.steps, salt):
             return None
         # A clock that was wrong must not make a part look recent for ever.
         read_at = label.read_at_ns if label.read_at_ns <= self._clock() else 0
-        return CachedPart(name, labelled.part, read_at, content)
-
-    def _may_stand(self, part: LogPart, label: Label) -> bool:
-        return self.reuse is Reuse.ENDED or (label.is_final and is_sound(part))
+        return CachedPart(name, part, read_at, content)
 
     # ── keeping parts ────────────────────────────────────────────────────────────────────────────────────
 
@@ -139,11 +128,12 @@ class PartCache:
         """
         if before is None or before != self.identity(task) or not before.fits(part):
             return None
-        manner = self._settings.of(part, task.policy, task.steps, bytes.fromhex(self._salt))
+        settings = self._settings.of(part, task.policy, task.steps, bytes.fromhex(self._salt))
         final = is_final(part, self._owners[task.path].final_end)
-        label = Label(before, manner, self._salt, final, self._clock())
-        name = f"{before.name}{manner[:8]}{_SUFFIX}"
-        self._write(name, part_file.encode(part, encode_label(label)))
+        label = Label(before, settings, self._salt, final, self._clock())
+        content = part_table.encode(part, label)
+        name = f"{before.name}{settings[:8]}.{part_table.content_digest(content)}{_SUFFIX}"
+        self._write(name, content)
         return name
 
     def adopt(self, found: CachedPart) -> str:
@@ -157,6 +147,8 @@ class PartCache:
         self._folder.mkdir(parents=True, exist_ok=True)
         folder, draft = PosixDirectory(self._folder), filenames.draft(name)
         (self._folder / draft).unlink(missing_ok=True)
+        for older in self._folder.glob(f"{name.partition('.')[0]}.*{_SUFFIX}"):
+            older.unlink()
         with folder.create(draft) as file:
             file.write(0, [content])
         # Not synced: if a power cut damages it, its digest does not match, and the log is read again.
@@ -169,6 +161,11 @@ class PartCache:
         for name in self._listed():
             if name not in names:
                 (self._folder / name).unlink(missing_ok=True)
+
+
+def _digest_in(name: str) -> str:
+    """Return the digest of a file's bytes that its name has."""
+    return name.removesuffix(_SUFFIX).rpartition(".")[2]
 
 
 def _beginning(name: str) -> str:
