@@ -97,7 +97,7 @@ class AsyncPartitionedTopic:
 
     async def take_over(self) -> None:
         """Become the process that writes the partitions."""
-        await _all(one.take_over() for one in self.partitions)
+        await all_of(one.take_over() for one in self.partitions)
 
     async def producer(
         self,
@@ -106,7 +106,14 @@ class AsyncPartitionedTopic:
         compression: Compression = Compression.NONE,
     ) -> AsyncPartitionedProducer:
         """Return a producer, which writes each message to the partition that its key chooses."""
-        made = [await one.producer(name, batch, compression) for one in self.partitions]
+        made: list[AsyncProducer] = []
+        try:
+            for one in self.partitions:
+                made += [await one.producer(name, batch, compression)]
+        except BaseException:
+            for producer in made:  # otherwise another attempt would find the name in use
+                producer.abandon()
+            raise
         return AsyncPartitionedProducer(str(self.name), made, Router(len(made), self._key_hash))
 
     async def send(self, message: bytes | Message) -> MessageId:
@@ -156,7 +163,7 @@ class AsyncPartitionedTopic:
 
     async def roll_over(self) -> None:
         """Close the current ledgers and begin the next ones, except where the current one is empty."""
-        await _all(one.roll_over() for one in self.partitions)
+        await all_of(one.roll_over() for one in self.partitions)
 
     async def trim(self) -> tuple[int, ...]:
         """Delete the ledgers that all subscriptions have passed and `retention` lets go. Return their ids."""
@@ -168,7 +175,7 @@ class AsyncPartitionedTopic:
 
     async def close(self) -> None:
         """Close all partitions. Raise the first error, when all are closed."""
-        await _all(one.close() for one in self.partitions)
+        await all_of(one.close() for one in self.partitions)
 
     def abandon(self) -> None:
         """End at once, because the client is closed."""
@@ -205,7 +212,8 @@ class AsyncPartitionedProducer:
         self, message: bytes | Message, sequence_id: int | None = None
     ) -> asyncio.Future[MessageId | None]:
         """Write a message, and return a future of its id. Wait only while too much is under way."""
-        return await self._producers[self._router.partition_of(message)].submit(message, sequence_id)
+        number = self._router.partition_of(message, sequence_id)
+        return await self._producers[number].submit(message, sequence_id)
 
     async def send_many(self, messages: Iterable[bytes | Message]) -> list[MessageId]:
         """Write messages, and return their ids in the order of the messages when all are durable."""
@@ -217,17 +225,17 @@ class AsyncPartitionedProducer:
             for number, one in zip(routes, some, strict=True):
                 pieces[number].append(one)
             pairs = zip(self._producers, pieces, strict=True)
-            sent = [iter(one) for one in await _all(producer.send_many(piece) for producer, piece in pairs)]
+            sent = [iter(one) for one in await all_of(producer.send_many(piece) for producer, piece in pairs)]
             ids += [next(sent[number]) for number in routes]
         return ids
 
     async def flush(self) -> None:
         """Return when all messages given before are durable. Raise if one of them has failed."""
-        await _all(one.flush() for one in self._producers)
+        await all_of(one.flush() for one in self._producers)
 
     async def close(self) -> None:
         """Wait for the messages under way. Raise if one of them has failed."""
-        await _all(one.close() for one in self._producers)
+        await all_of(one.close() for one in self._producers)
 
     def abandon(self) -> None:
         """Take no more messages."""
@@ -384,26 +392,26 @@ class AsyncPartitionedSubscription:
 
     async def redeliver_all(self) -> None:
         """Deliver all messages again that are not acknowledged."""
-        await _all(one.redeliver_all() for one in self.consumers)
+        await all_of(one.redeliver_all() for one in self.consumers)
 
     async def seek(self, start: StartOfPartitions) -> None:
         """Make this the next message of each partition; of those that a mapping does not name, no change."""
         if isinstance(start, Mapping):
-            await _all(self.consumers[number].seek(place) for number, place in start.items())
+            await all_of(self.consumers[number].seek(place) for number, place in start.items())
         elif isinstance(start, After) or (isinstance(start, MessageId) and start.partition >= 0):
             await self._of(start.id if isinstance(start, After) else start).seek(start)
         else:
             starts = _starts(self._topic, start, len(self.consumers))
             pairs = zip(self.consumers, starts, strict=True)
-            await _all(consumer.seek(place) for consumer, place in pairs)
+            await all_of(consumer.seek(place) for consumer, place in pairs)
 
     async def save(self) -> None:
         """Make all acknowledgements so far durable."""
-        await _all(one.save() for one in self.consumers)
+        await all_of(one.save() for one in self.consumers)
 
     async def close(self) -> None:
         """Save the acknowledgements, and let the next consumer in."""
-        await _all(one.close() for one in self.consumers)
+        await all_of(one.close() for one in self.consumers)
 
     def _of(self, message: ReceivedMessage | MessageId) -> AsyncSubscription:
         """Return the consumer of a message's partition."""
@@ -425,7 +433,7 @@ def _starts(topic: str, start: StartOfPartitions, count: int) -> list[Start]:
     raise NotInTopic(topic, text, "it is a place in one partition; give a place for each as a mapping")
 
 
-async def _all(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+async def all_of(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     """Do all, and return what they return; raise the first error when all have ended."""
     found: list[_T] = []
     for outcome in await asyncio.gather(*work, return_exceptions=True):

@@ -3,7 +3,8 @@
 A message with a key goes to `hash(key) mod partitions`, so that all messages of a key are in one partition,
 in their order. The hash is that of Java's strings, or MurmurHash3; both without the sign. Clients in Java use
 the first one if they are not told otherwise. All producers of a topic have to agree.
-Messages without a key go round in turn.
+Messages without a key go round in turn. With a sequence id of the caller this number chooses, because a
+message that is sent again has to come to the partition that may have it already.
 
     /admin/partitioned-topics/<tenant>/<namespace>/persistent/<topic>     {"partitions": 4}
     /managed-ledgers/<tenant>/<namespace>/persistent/<topic>-partition-0  each partition is a topic of its own
@@ -52,9 +53,14 @@ class Router:
         self._key_hash = key_hash
         self._next = 0
 
-    def partition_of(self, message: Message | bytes) -> int:
-        """Return the number of the partition, and go on with the next one if the message has no key."""
+    def partition_of(self, message: Message | bytes, sequence_id: int | None = None) -> int:
+        """Return the number of the partition, and go on with the next one if nothing in the message tells it.
+
+        `sequence_id` is the number that the caller has given to the message, if any.
+        """
         key = message.key if isinstance(message, Message) else None
+        if key is None and sequence_id is not None:
+            return sequence_id % self._partitions
         if key is None:
             chosen, self._next = self._next, (self._next + 1) % self._partitions
             return chosen

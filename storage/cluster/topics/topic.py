@@ -18,7 +18,7 @@ from storage.cluster.topics.errors import NoSuchTopic, ProducerExists, TopicClos
 from storage.cluster.topics.managed_ledger import ManagedLedgerInfo, Position
 from storage.cluster.topics.message_id import EARLIEST, LATEST
 from storage.cluster.topics.owner import TopicOwner, managed_name
-from storage.cluster.topics.partitioned import AsyncPartitionedTopic
+from storage.cluster.topics.partitioned import AsyncPartitionedTopic, all_of
 from storage.cluster.topics.policies import (
     DEFAULT_ROLL_OVER,
     KEEP_ALL,
@@ -240,8 +240,7 @@ class AsyncTopic:
             if self._sequences is not None and self._sequences.unsaved and not self._owner.has_ended:
                 await self._sequences.save(self._owner.last)
             await self._owner.close()
-        for partition in self._partitions:
-            await partition.close()
+        await all_of(partition.close() for partition in self._partitions)
 
     @property
     def is_closed(self) -> bool:

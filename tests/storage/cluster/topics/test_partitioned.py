@@ -11,7 +11,15 @@ from memory_topics import MemoryLedgers
 
 import ledgerstore
 from storage.cluster.topics.administration import create_partitions
-from storage.cluster.topics.errors import NoSuchTopic, NotInTopic, SubscriptionBusy, TopicClosed, TopicExists
+from storage.cluster.topics.errors import (
+    NoSuchTopic,
+    NotInTopic,
+    ProducerExists,
+    SubscriptionBusy,
+    TopicClosed,
+    TopicExists,
+    TopicFenced,
+)
 from storage.cluster.topics.managed_ledger import TopicName
 from storage.cluster.topics.message import Message
 from storage.cluster.topics.message_id import EARLIEST, MessageId
@@ -203,6 +211,37 @@ def test_a_named_producer_that_sends_again_writes_each_message_once() -> None:
     run(steps())
 
 
+def test_a_message_without_a_key_that_is_sent_again_comes_to_the_partition_that_may_have_it() -> None:
+    """Another partition may have a later number, and would drop the message as one that it has."""
+
+    async def steps() -> None:
+        ledgers = MemoryLedgers()
+        async with await opened(2, ledgers) as topic, await topic.producer("p") as producer:
+            for number in (0, 1, 3):  # a crash has taken 2
+                await producer.send(b"%d" % number, number)
+        async with await opened(2, ledgers) as topic, await topic.producer("p") as producer:
+            again = range(producer.last_sequence_id + 1, 5)
+            sent = {number: await producer.send(b"%d" % number, number) for number in again}
+            assert [number for number, place in sent.items() if place is not None] == [2, 4]
+            found = [message.payload async for message in topic.reader().messages()]
+            assert sorted(found) == [b"0", b"1", b"2", b"3", b"4"]
+
+    run(steps())
+
+
+def test_a_producer_that_cannot_have_a_partition_leaves_its_name_to_another_one() -> None:
+    async def steps() -> None:
+        async with await opened(3) as topic:
+            one = await topic.partitions[2].producer("p")
+            with pytest.raises(ProducerExists):
+                await topic.producer("p")
+            await one.close()
+            async with await topic.producer("p") as producer:
+                assert producer.name == "p"
+
+    run(steps())
+
+
 def test_figures_are_those_of_all_partitions_together() -> None:
     async def steps() -> None:
         async with await opened(roll_over=RollOver()) as topic:
@@ -246,6 +285,21 @@ def test_partitions_are_closed_with_their_topic() -> None:
             await partitions.partitions[0].send(b"b")
         with pytest.raises(TopicClosed):
             await partitions.send(b"b")
+
+    run(steps())
+
+
+def test_a_partition_that_another_process_has_taken_does_not_keep_the_others_open() -> None:
+    async def steps() -> None:
+        ledgers = MemoryLedgers()
+        topic = AsyncTopic(ledgers, NAME)
+        partitions = (await topic.partitioned(3)).partitions
+        for one in partitions:
+            await one.send(b"a")
+        await AsyncTopic(ledgers.other(), NAME.partition(0)).take_over()
+        with pytest.raises(TopicFenced):
+            await topic.close()
+        assert [one.is_closed for one in partitions] == [True] * 3
 
     run(steps())
 
