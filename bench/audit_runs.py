@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
@@ -131,12 +131,13 @@ def memory() -> Iterator[dict[str, int]]:
 
     def look() -> None:
         while not ended.wait(1):
-            for process in descendants(os.getpid()):
-                words = (Path("/proc") / str(process) / "cmdline").read_bytes() if alive(process) else b""
-                if b"CoarseGrainedExecutorBackend" in words:
-                    peaks["executor"] = max(peaks["executor"], peak(process))
-                elif b"java" in words:
-                    java[process] = peak(process)
+            for process in list(descendants(os.getpid())):
+                with suppress(OSError):  # a process that has ended
+                    words = (Path("/proc") / str(process) / "cmdline").read_bytes()
+                    if b"CoarseGrainedExecutorBackend" in words:
+                        peaks["executor"] = max(peaks["executor"], peak(process))
+                    elif b"java" in words:
+                        java[process] = peak(process)
             peaks["driver"] = max(peaks["driver"], peak(os.getpid()) + max(java.values(), default=0))
 
     with ThreadPoolExecutor(1) as watcher:
@@ -148,13 +149,12 @@ def memory() -> Iterator[dict[str, int]]:
     looking.result()
 
 
-def alive(process: int) -> bool:
-    return (Path("/proc") / str(process) / "cmdline").exists()
-
-
 def descendants(process: int) -> Iterator[int]:
     for path in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in path.read_text().split():
+        children = []
+        with suppress(OSError):  # a thread that has ended
+            children = path.read_text().split()
+        for child in children:
             yield int(child)
             yield from descendants(int(child))
 

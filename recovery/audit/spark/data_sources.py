@@ -5,8 +5,8 @@
 
 A path is that of a store or of a bookie's directory, of a directory in it, or of one file; there may be
 several, and patterns. Each file is read by one task, where the task runs: only its path is sent there.
-Filters on stores, ledgers and file ids reduce what is read, and `explain()` shows those that Spark need not
-apply again.
+Filters on stores, ledgers and file ids reduce what is read, and `explain("formatted")` shows those that Spark
+need not apply again.
 """
 
 from __future__ import annotations

@@ -127,10 +127,9 @@ def test_explain_shows_the_filters_that_choose_what_is_read(
     spark: SparkSession, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = spark.read.format("entrylog").load(str(store))
-    frame.where("ledger = 8 and log > 0 and entry < 5").explain()
+    frame.where("ledger = 8 and log > 0 and entry < 5").explain("formatted")
     plan = capsys.readouterr().out
-    assert "EqualTo(ledger,8)" in plan
-    assert "GreaterThan(log,0)" in plan
+    assert "PushedFilters: [EqualTo(ledger,8), GreaterThan(log,0)]" in plan
 
 
 def test_only_the_wanted_columns_are_made(spark: SparkSession, store: Path) -> None:
