@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from recovery.audit.model.store_tables import columns_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -131,20 +133,5 @@ NUMBERS = table("number")
 
 def runs_batch(store: str, source: str, runs: Runs) -> pa.RecordBatch:
     """Return rows of `RUNS`."""
-    values: dict[str, Any] = {name: runs[of] for name, of in _RUN_COLUMNS}
     words = {"store": constant_column(store, len(runs)), "source": constant_column(source, len(runs))}
-    return RUNS.batch({**values, **words})
-
-
-_RUN_COLUMNS = (
-    ("file", "file"),
-    ("ledger", "ledger"),
-    ("step", "step"),
-    ("first_entry", "first"),
-    ("last_entry", "last"),
-    ("entries", "count"),
-    ("size", "size"),
-    ("places", "places"),
-    ("digests", "digests"),
-    ("bad", "bad"),
-)
+    return RUNS.batch({**columns_of(runs), **words})
