@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage.checkpoint import mark_format
 from storage.disk import filenames
@@ -472,42 +472,68 @@ _OTHER_ENTRY = _LOG | _kinds("IDX-003", "IDX-006")
 _JOURNAL = _kinds("JRN-005", "JRN-006")
 """Entries that cannot be read may seem to be missing."""
 _MARK = _kinds("MRK-001", "MRK-002", "MRK-004", "JRN-003", "JRN-006", "IDX-004")
-_ID_FIELDS = {"ledger id", "entry id"}
 
 
-def _field_row(kind: str, name: str) -> Corruption:
-    chosen, also = (_logs, _LOG) if kind == "entry log" else (_journals, _JOURNAL)
-    trace = Trace.MISLEADING if name in _ID_FIELDS else Trace.WRONG_BYTES
-    if kind == "entry log":
-        also = _OTHER_ENTRY if name in _ID_FIELDS else _OTHER_SIZE if name == "size" else _LOG
-    return Corruption(
-        f"{kind}: bit in a {name}",
-        lambda content, dice: _in_entries(chosen(content, dice), _field(name)),
-        flip,
-        trace,
-        also=also,
-    )
+def _of_records(kind: str) -> list[Corruption]:
+    """Return the rows that entry logs and journals have in common."""
+    is_log = kind == "entry log"
+    base, size, other = (_LOG, _OTHER_SIZE, _OTHER_ENTRY) if is_log else (_JOURNAL,) * 3
+
+    def files(content: StoreContent) -> Sequence[FileContent]:
+        return content.logs if is_log else content.journals
+
+    def entries(place: Callable[[Piece], tuple[int, int]]) -> Callable[[StoreContent, Random], list[Spot]]:
+        return lambda content, dice: _in_entries(_files(files(content), dice), place)
+
+    def row(name: str, spots: Any, corrupt: Any, trace: Trace, also: frozenset[str]) -> Corruption:
+        return Corruption(f"{kind}: {name}", spots, corrupt, trace, also=also)
+
+    wrong, misleading = Trace.WRONG_BYTES, Trace.MISLEADING
+    return [
+        row("bit in a size", entries(_field("size")), flip, wrong, size),
+        row("bit in a ledger id", entries(_field("ledger id")), flip, misleading, other),
+        row("bit in an entry id", entries(_field("entry id")), flip, misleading, other),
+        row("bit in a last add confirmed", entries(_field("last add confirmed")), flip, wrong, base),
+        row("bit in a length", entries(_field("length")), flip, wrong, base),
+        row("bit in a digest", entries(_digest), flip, wrong, base),
+        row("bit in a payload", entries(_payload), flip, wrong, base),
+        row(
+            "block of zeros",
+            lambda content, dice: _blocks(_files(files(content), dice)),
+            zero,
+            wrong,
+            base,
+        ),
+        row(
+            "a block replaced by another",
+            lambda content, dice: _misdirected(_files(files(content), dice), dice),
+            put,
+            misleading,
+            other,
+        ),
+        row(
+            "block of another file",
+            lambda content, dice: _stale([one for one in files(content) if one.pieces], dice),
+            put,
+            misleading,
+            other,
+        ),
+        row(
+            "cut",
+            lambda content, dice: [
+                spot for one in _files(files(content), dice) for spot in _inside_of(one, one.pieces)
+            ],
+            cut,
+            wrong,
+            base if is_log else base | _kinds("MRK-004", "JRN-003"),
+        ),
+    ]
 
 
 CORRUPTIONS: tuple[Corruption, ...] = (
-    *(_field_row("entry log", name) for name in _FIELDS),
-    Corruption(
-        "entry log: bit in a digest",
-        lambda content, dice: _in_entries(_logs(content, dice), _digest),
-        flip,
-        also=_LOG,
-    ),
-    Corruption(
-        "entry log: bit in a payload",
-        lambda content, dice: _in_entries(_logs(content, dice), _payload),
-        flip,
-        also=_LOG,
-    ),
+    *_of_records("entry log"),
     Corruption("entry log: bit in a filler", _fillers, flip, also=_OTHER_SIZE),
     Corruption("entry log: bit in the kind of a filler", _filler_kinds, flip, Trace.NOTHING),
-    Corruption(
-        "entry log: block of zeros", lambda content, dice: _blocks(_logs(content, dice)), zero, also=_LOG
-    ),
     Corruption(
         "entry log: first block of zeros",
         lambda content, dice: [Spot(log.path, 0, min(BLOCK, log.end), log) for log in _logs(content, dice)],
@@ -515,28 +541,8 @@ CORRUPTIONS: tuple[Corruption, ...] = (
         also=_LOG | _kinds("ELG-001"),
     ),
     Corruption(
-        "entry log: a block replaced by another",
-        lambda content, dice: _misdirected(_logs(content, dice), dice),
-        put,
-        Trace.MISLEADING,
-        also=_OTHER_ENTRY,
-    ),
-    Corruption(
-        "entry log: block of another file",
-        lambda content, dice: _stale(content.logs, dice),
-        put,
-        Trace.MISLEADING,
-        also=_OTHER_ENTRY,
-    ),
-    Corruption(
         "entry log: cut in its last record",
         lambda content, dice: [s for log in _logs(content, dice) for s in _inside_of(log, log.pieces[-1:])],
-        cut,
-        also=_LOG,
-    ),
-    Corruption(
-        "entry log: cut",
-        lambda content, dice: [s for log in _logs(content, dice) for s in _inside_of(log, log.pieces)],
         cut,
         also=_LOG,
     ),
@@ -565,19 +571,7 @@ CORRUPTIONS: tuple[Corruption, ...] = (
         kinds=_kinds("ELG-002", "ELG-004"),
         also=_kinds("ELG-005"),
     ),
-    *(_field_row("journal", name) for name in _FIELDS),
-    Corruption(
-        "journal: bit in a digest",
-        lambda content, dice: _in_entries(_journals(content, dice), _digest),
-        flip,
-        also=_JOURNAL,
-    ),
-    Corruption(
-        "journal: bit in a payload",
-        lambda content, dice: _in_entries(_journals(content, dice), _payload),
-        flip,
-        also=_JOURNAL,
-    ),
+    *_of_records("journal"),
     Corruption("journal: bit in a padding record", _padding, flip, also=_JOURNAL),
     Corruption("journal: bit in the content of a bookie's padding", _padding_content, flip, also=_JOURNAL),
     Corruption("journal: bit in a seal", _seals, flip, also=_JOURNAL),
@@ -587,32 +581,6 @@ CORRUPTIONS: tuple[Corruption, ...] = (
         flip,
         kinds=_kinds("JRN-001", "JRN-002", "JRN-003", "JRN-004", "JRN-005", "DIR-003"),
         also=_JOURNAL,
-    ),
-    Corruption(
-        "journal: block of zeros",
-        lambda content, dice: _blocks(_journals(content, dice)),
-        zero,
-        also=_JOURNAL,
-    ),
-    Corruption(
-        "journal: a block replaced by another",
-        lambda content, dice: _misdirected(_journals(content, dice), dice),
-        put,
-        Trace.MISLEADING,
-        also=_JOURNAL,
-    ),
-    Corruption(
-        "journal: block of another journal",
-        lambda content, dice: _stale([one for one in content.journals if one.pieces], dice),
-        put,
-        Trace.MISLEADING,
-        also=_JOURNAL,
-    ),
-    Corruption(
-        "journal: cut",
-        lambda content, dice: [s for one in _journals(content, dice) for s in _inside_of(one, one.pieces)],
-        cut,
-        also=_JOURNAL | _kinds("MRK-004", "JRN-003"),
     ),
     Corruption("mark: moved back", _mark_back, put, kinds=_kinds("MRK-003"), also=_MARK),
     Corruption(

@@ -87,11 +87,11 @@ def test_the_source_of_a_copy_is_not_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "start", "end"),
     [
-        ("size", 0, 4),
-        ("ledger id", 4, 12),
-        ("entry id", 12, 20),
-        ("last add confirmed", 20, 28),
-        ("length", 28, 36),
+        ("a size", 0, 4),
+        ("a ledger id", 4, 12),
+        ("an entry id", 12, 20),
+        ("a last add confirmed", 20, 28),
+        ("a length", 28, 36),
     ],
 )
 def test_one_bit_of_that_field_is_flipped(
@@ -99,7 +99,7 @@ def test_one_bit_of_that_field_is_flipped(
 ) -> None:
     for seed in range(5):
         root = tmp_path / str(seed)
-        content, planted = _planted(f"{kind}: bit in a {field}", root, seed)
+        content, planted = _planted(f"{kind}: bit in {field}", root, seed)
         files = content.logs if kind == "entry log" else content.journals
         file = next(one for one in files if one.name == planted.damage.file)
         before, after = file.path.read_bytes(), (root / file.path.relative_to(content.root)).read_bytes()
