@@ -19,6 +19,7 @@ from storage.cluster.topics.policies import NO_LIMIT, Retention, RollOver
 from storage.cluster.topics.series import SeriesState
 
 if TYPE_CHECKING:
+    from recovery.clusterlab.clients import ModelProcess
     from recovery.clusterlab.world import World
 
 _LOG = logging.getLogger("ledgerstore.topics")
@@ -134,7 +135,7 @@ class TopicSchedule(Schedule):
             case 1:
                 consumer.is_alive = False
             case _:
-                consumer.paused_until = max(consumer.paused_until, self.world.now + 50 + pick(200))
+                self._pause(consumer, 50 + pick(200))
         self.world.note(EventKind.FAULT, consumer.name, "is disturbed")
         another = self._consumer(1)
         self.consumers.append(another)
@@ -181,9 +182,7 @@ class TopicSchedule(Schedule):
         owner = self._owners[pick(len(self._owners))]
         match pick(4):
             case 0 | 1:
-                # Not shorter than before, because what is delivered then must not come after later events.
-                owner.paused_until = max(owner.paused_until, self.world.now + 10 + pick(200))
-                self.world.note(EventKind.FAULT, owner.name, f"is paused until {owner.paused_until:.0f}")
+                self._pause(owner, 10 + pick(200))
             case 2:
                 owner.is_alive = False
                 self._is_quiet = False
@@ -192,6 +191,15 @@ class TopicSchedule(Schedule):
                 another = self._owner(f"owner{len(self._owners)}", 1)
                 self._owners.append(another)
                 another.open()
+
+    def _pause(self, process: ModelProcess, lasts: int) -> None:
+        """Pause a process, unless it is paused: what was kept for the end of a pause must not come later.
+
+        Otherwise it would come after events that the longer pause has kept from the beginning.
+        """
+        if self.world.now > process.paused_until:
+            process.paused_until = self.world.now + lasts
+            self.world.note(EventKind.FAULT, process.name, f"is paused until {process.paused_until:.0f}")
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
 

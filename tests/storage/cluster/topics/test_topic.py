@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from running_cluster import run_with_cluster
@@ -321,5 +321,35 @@ def test_other_tasks_run_while_many_messages_are_encoded(
             assert ids == sorted(ids)
         # The third batch is taken before the loop runs.
         assert seen == [False] * 6 + [True] * 3
+
+    run_with_cluster(tmp_path, 2, steps)
+
+
+def test_a_trim_ends_whose_client_is_closed_while_it_deletes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = asyncio.Event()
+    delete = ClusterLedgers.delete
+
+    async def delete_late(ledgers: ClusterLedgers, ledger_id: int) -> None:
+        await closed.wait()
+        await delete(ledgers, ledger_id)
+
+    async def steps(cluster: RunningCluster) -> None:
+        options: dict[str, Any] = {"roll_over": RollOver(entries=1), "retention": Retention(0, 0)}
+        with monkeypatch.context() as patch:
+            patch.setattr(ClusterLedgers, "delete", delete_late)
+            async with cluster.client() as client:
+                topic = client.topic("orders", Quorums(2, 2, 2), **options)
+                first = (await topic.send(b"one")).ledger_id
+                await topic.send(b"two")
+                trimming = asyncio.ensure_future(topic.trim())
+                while first in [one.ledger_id for one in await topic.ledgers()]:
+                    await asyncio.sleep(0)
+            closed.set()
+            assert first in await trimming
+        async with cluster.client() as client, topic_of(client) as topic:
+            await topic.sweep()
+            assert first not in [one async for one in client.ledgers()]
 
     run_with_cluster(tmp_path, 2, steps)
