@@ -163,6 +163,7 @@ class AsyncTopicReader:
         """
         info = await self._refresh()
         if info is None:
+            self._note_without_topic()
             raise NoSuchTopic(str(self.name))
         await self._begin(info)
         while (ledger := self._ledger_of_next()) is not None:
@@ -175,7 +176,8 @@ class AsyncTopicReader:
     async def follow_entries(self) -> AsyncGenerator[TopicEntry, None]:
         """Yield the entries without end."""
         info = await self._refresh()
-        while info is None:
+        if info is None:
+            self._note_without_topic()
             info = await self._changed()
         await self._begin(info)
         try:
@@ -368,6 +370,11 @@ class AsyncTopicReader:
             self._watch = None
 
     # ── where to begin ────────────────────────────────────────────────────────────────────────────────
+
+    def _note_without_topic(self) -> None:
+        """Note that there is no topic yet, so that all its messages will be new ones."""
+        if self._start in (LATEST, After(LATEST)):
+            self._start = EARLIEST
 
     async def _begin(self, info: ManagedLedgerInfo) -> None:
         """Find the first entry, once, or where an iteration was left."""

@@ -22,7 +22,7 @@ from storage.cluster.topics.errors import (
 )
 from storage.cluster.topics.managed_ledger import TopicName
 from storage.cluster.topics.message import Message
-from storage.cluster.topics.message_id import EARLIEST, MessageId
+from storage.cluster.topics.message_id import EARLIEST, LATEST, MessageId
 from storage.cluster.topics.policies import Retention, RollOver
 from storage.cluster.topics.producer import Batching
 from storage.cluster.topics.reader import After, AtTime
@@ -116,6 +116,19 @@ def test_a_follower_gets_what_is_written_to_any_partition_once() -> None:
             await topic.send(b"e")
             await topic.send(b"f")
             assert sorted(first + await waiting) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+    run(steps())
+
+
+def test_a_reader_of_new_messages_gets_the_first_one_of_each_partition() -> None:
+    """A partition is made by its first message, so that it is not there when the reader begins."""
+
+    async def steps() -> None:
+        async with await opened() as topic:
+            reader = topic.reader(LATEST)
+            assert await some(reader.messages(), 1) == []
+            await topic.send_many([b"a", b"b", b"c"])
+            assert sorted(await some(reader.messages(), 9)) == [b"a", b"b", b"c"]
 
     run(steps())
 

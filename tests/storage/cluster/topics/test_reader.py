@@ -249,6 +249,23 @@ def test_a_follower_waits_for_a_topic_and_for_its_first_ledger() -> None:
     run(steps())
 
 
+@pytest.mark.parametrize("start", [LATEST, After(LATEST)])
+def test_all_messages_are_new_to_a_reader_that_began_before_there_was_a_topic(start: Start) -> None:
+    async def steps() -> None:
+        topic = new_topic()
+        reader, follower = reader_of(topic, start), reader_of(topic, start)
+        with pytest.raises(NoSuchTopic):
+            await anext(reader.messages())
+        async with aclosing(follower.follow()) as messages:
+            coming = asyncio.ensure_future(some(2, messages))
+            await asyncio.sleep(0)
+            await topic.write([[b"a"], [b"b"]])
+            assert await coming == [b"a", b"b"]
+        assert [one.payload async for one in reader.messages()] == [b"a", b"b"]
+
+    run(steps())
+
+
 def test_an_empty_ledger_between_others_is_passed_over() -> None:
     async def steps() -> None:
         topic = new_topic()
