@@ -160,7 +160,8 @@ def damaged(place: Path) -> Iterator[str]:
     yield f"a bit flipped in {logs[0]}"
     change(logs[2], 4_000_000, lambda some: bytes(len(some)), 200_000)
     yield f"200,000 bytes of zeros in {logs[2]}"
-    [*_, last] = sorted(first.glob("journal/current/*.txn"), key=lambda path: int(path.stem, 16))
+    journals = sorted(first.glob("journal/current/*.txn"), key=lambda path: int(path.stem, 16))
+    last = next(path for path in reversed(journals) if UNCHECKPOINTED in path.read_bytes())
     change(last, last.read_bytes().index(UNCHECKPOINTED) + 5, lambda some: some[::-1], 9)
     yield f"nine bytes turned around in {last}, where they would be replayed"
     [*_, newest] = sorted(third.glob("ledgers/current/*.log"), key=lambda path: int(path.stem, 16))
