@@ -69,6 +69,8 @@ async def _children(ledgers: TopicLedgers, path: str) -> tuple[str, ...]:
 async def read_partitions(ledgers: TopicLedgers, name: TopicName) -> int:
     """Return the number of partitions; 0 if the topic has none."""
     path = partitions_path(name)
+    # Without it, messages would go where no reader of the partitions looks.
+    await ledgers.nodes.sync(path)
     node = await ledgers.nodes.get(path)
     return 0 if isinstance(node, Gone) else decode_partitions(path, node.data)
 
@@ -79,7 +81,7 @@ async def create_partitions(ledgers: TopicLedgers, name: TopicName, count: int) 
     The partitions themselves are topics, which are made by their first message.
     """
     path, data = partitions_path(name), encode_partitions(name, count)
-    if not isinstance(await ledgers.nodes.get(name.path), Gone):
+    if await _has_node(ledgers, name):
         raise TopicExists(str(name), "it has messages and no partitions")
     answer = await create_with_parents(ledgers.nodes, path, data)
     if isinstance(answer, Created):
@@ -131,6 +133,12 @@ async def delete_topic(ledgers: TopicLedgers, name: TopicName) -> int:
 async def delete_partitions(ledgers: TopicLedgers, name: TopicName) -> None:
     """Delete the number of partitions. The caller deletes the partitions one by one."""
     await ledgers.nodes.delete(partitions_path(name))
+
+
+async def _has_node(ledgers: TopicLedgers, name: TopicName) -> bool:
+    """Return whether there is a topic of this name, as the newest metadata say."""
+    await ledgers.nodes.sync(name.path)
+    return not isinstance(await ledgers.nodes.get(name.path), Gone)
 
 
 async def _node_of(ledgers: TopicLedgers, name: TopicName) -> Node:
@@ -206,7 +214,7 @@ async def copy_topic(
     Raise `TopicExists` if there is a topic of that name, and `NoSuchTopic` if there is none to be copied.
     """
     await _node_of(source, source_name)
-    if not isinstance(await target.nodes.get(target_name.path), Gone):
+    if await _has_node(target, target_name):
         raise TopicExists(str(target_name), "a copy needs a new one")
     owner = TopicOwner(target, target_name, roll_over)
     await owner.open()

@@ -81,6 +81,27 @@ def test_a_topic_gets_partitions_once() -> None:
     run(steps())
 
 
+def test_a_server_that_lags_hides_neither_partitions_nor_a_topic() -> None:
+    """Messages would go where no reader of the partitions looks, or a copy into a topic that has others."""
+
+    async def steps() -> None:
+        ledgers, name = MemoryLedgers(), TopicName.parse("a/b/c")
+        behind, copying = ledgers.other(), ledgers.other()
+        behind.nodes.lag()
+        await create_partitions(ledgers, name, 3)
+        assert await read_partitions(behind, name) == 3
+        behind.nodes.lag()
+        copying.nodes.lag()
+        topic = WrittenTopic(ledgers, TopicName.parse("orders"))
+        await topic.write([[b"x"]])
+        with pytest.raises(TopicExists, match="messages and no partitions"):
+            await create_partitions(behind, topic.name, 4)
+        with pytest.raises(TopicExists, match="a copy needs a new one"):
+            await anext(copy_topic(ledgers, topic.name, copying, topic.name, RollOver()))
+
+    run(steps())
+
+
 def test_a_topic_is_deleted_with_its_subscriptions_and_ledgers_and_its_writer_is_fenced() -> None:
     async def steps() -> None:
         topic = new_topic()
