@@ -158,6 +158,8 @@ class LedgerRepair:
         self._copy: FragmentCopy
         self._change: MetadataChange
         self._growing: GrowingCheck
+        self._grown_at: int | None = None
+        """The version of the metadata with which suspects had everything where the ledger grows."""
         self._tasks: list[_Task] = []
         """The copies of this round that are not begun, the next one last."""
         self._task: _Task
@@ -196,6 +198,8 @@ class LedgerRepair:
                 return self._end(LedgerGone())
             case Unknown(reason):
                 return self._end(Postponed(f"the metadata cannot be read: {reason}"))
+            case Versioned(version=version) if version == self._grown_at:
+                return self._end(Repaired())
             case Versioned():
                 return self._begin_check(answer)
 
@@ -373,7 +377,11 @@ class LedgerRepair:
         lacking = self._growing.result
         if lacking is None:
             return effects
-        return self._end(Postponed(lacking) if lacking else Repaired())
+        if lacking:
+            return self._end(Postponed(lacking))
+        # If the segment has got its end meanwhile, every entry up to there belongs to its bookies.
+        self._stage, self._grown_at = _Stage.READING, self._metadata.version
+        return [*effects, ReadMetadata()]
 
     def _outcome(self) -> RepairResult:
         """Return what has come of it when nothing more can be repaired now."""

@@ -296,6 +296,22 @@ def test_an_entry_that_is_on_its_way_to_a_suspect_is_looked_for_again() -> None:
     assert world.play(world.repair("b4"), Random(1)) == Repaired()
 
 
+def test_a_suspect_is_read_to_the_end_of_a_ledger_that_is_closed_during_its_check() -> None:
+    world = growing_world(8)
+    late = world.stores["b4"].pop(7)
+
+    def close() -> None:
+        world.stores["b4"][7] = late
+        for bookie, entry_id in (("b1", 9), ("b4", 9), ("b5", 10)):
+            world.stores[bookie][entry_id] = data_of(entry_id)
+        world.metadata, world.version = ledger(2, 2, [(0, "123"), (4, "145")], 10), world.version + 1
+
+    world.before_wait = close
+    assert world.play(world.repair("b4"), Random(1)) == Repaired()
+    assert world.added == [("b4", 10)]
+    assert world.lacking() == []
+
+
 def test_a_damaged_entry_of_a_suspect_where_the_ledger_grows_keeps_the_mark() -> None:
     world = growing_world(8)
     for entry_id in (6, 7):
