@@ -108,10 +108,10 @@ def test_every_mistake_of_the_little_store_is_tried() -> None:
 
 
 FOUND_BY_A_KILL = {
-    "MarkBeforeData": {"REFUSED"},
-    "OldRemovedBeforeMark": {"REFUSED"},
-    "MarkInPlace": {"REFUSED"},
-    "CarryTailOver": {"LOST"},
+    "IndexedMarkBeforeData": {"REFUSED"},
+    "IndexedOldRemovedBeforeMark": {"REFUSED"},
+    "IndexedMarkInPlace": {"REFUSED"},
+    "IndexedCarryTailOver": {"LOST"},
     "IndexInPlace": {"REFUSED"},
 }
 
