@@ -180,7 +180,7 @@ class ClusterOracles:
         for ledger_id in ledger_ids:
             ledger = self.ledgers[ledger_id]
             # Metadata without any ledger are taken for lost: nothing is deleted then.
-            if (ledger.is_deleted and self.living) or ledger.is_superfluous_at(bookie):
+            if bool(self.living) if ledger.is_deleted else ledger.is_superfluous_at(bookie):
                 raise InvariantViolated("O7", f"{bookie} still has a copy of ledger {ledger_id}")
 
     def paused(self, client: str, until: float) -> None:
