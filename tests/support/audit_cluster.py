@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import audit_demo
+from spark_session import own_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,18 +83,6 @@ def result_of(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
 
 
 # ── a cluster on loopback ────────────────────────────────────────────────────────────────────────────────
-
-
-def own_home(place: Path) -> Path:
-    """Make an installation of Spark whose executors work in a directory of this run."""
-    import pyspark
-
-    home = place / "spark"
-    home.mkdir()
-    for one in Path(str(pyspark.__file__)).parent.iterdir():
-        if one.name != "work":
-            (home / one.name).symlink_to(one)
-    return home
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,18 @@ MARKS = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
+
+
+def own_home(place: Path) -> Path:
+    """Make an installation of Spark whose executors work in a directory below `place`."""
+    import pyspark
+
+    home = place / "spark"
+    home.mkdir()
+    for one in Path(str(pyspark.__file__)).parent.iterdir():
+        if one.name != "work":
+            (home / one.name).symlink_to(one)
+    return home
 
 
 def need_spark() -> None:

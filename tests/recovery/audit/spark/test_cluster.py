@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import small_stores
-from spark_session import need_spark
+from spark_session import need_spark, own_home
 
 ROOT = Path(__file__).parents[4]
 MASTER = "local-cluster[2,1,1024]"
@@ -45,18 +45,6 @@ def output_of(directory: Path, *command: str | Path) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     output: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return output
-
-
-def own_home(directory: Path) -> Path:
-    """An installation of Spark whose executors work in a directory of this test."""
-    import pyspark
-
-    home = directory / "spark"
-    home.mkdir()
-    for one in Path(str(pyspark.__file__)).parent.iterdir():
-        if one.name != "work":
-            (home / one.name).symlink_to(one)
-    return home
 
 
 def test_code_and_tasks_reach_executors(store: Path, tmp_path: Path) -> None:
