@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BATCH = 64
-PAYLOAD_SIZE_MAX = 1 << 20
 
 _BATCH_SIZE_MAX = 1 << 20
 _TABLE_SIZE = 8 << 20
