@@ -117,7 +117,10 @@ def cut_runs(count: int) -> Runs:
 
 
 def checked(runs: Runs) -> tuple[float, float]:
-    """Return the seconds of all checks of a sound store, and of one with a wrong place. Both must be told."""
+    """Return the seconds of all checks of a sound store, and of one with a wrong place.
+
+    The checks must find nothing in the first store, and the wrong place in the second.
+    """
     logs = runs.copy()
     logs["size"] = 140 * logs["count"]
     ids = np.unique(runs["file"]).tolist()

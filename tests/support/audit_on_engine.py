@@ -5,7 +5,7 @@
     python tests/support/audit_on_engine.py PLACE spark://127.0.0.1:7077 --pause DIR
     python tests/support/audit_on_engine.py PLACE connect
 
-A process of its own for each, because a process has either a classic session of Spark or one of Spark
+Each engine has a process of its own, because a process has either a classic session of Spark or one of Spark
 Connect. With --events, Spark records the run there, runs stay on the executors, and Spark executes the
 queries of the checks, although the tables are small.
 """

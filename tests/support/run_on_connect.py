@@ -2,7 +2,7 @@
 
     python tests/support/run_on_connect.py STORE
 
-A process of its own, because a process has either a classic session or one of Spark Connect.
+It is a process of its own, because a process has either a classic session or one of Spark Connect.
 """
 
 from __future__ import annotations

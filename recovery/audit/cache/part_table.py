@@ -5,9 +5,10 @@
     log_id ... seconds                          what was found
     runs                                        the runs of entries, one element each
 
-It is not a pickle, and a file with another schema is not read, because a report may come from anybody. The
-name of a file has the digest of its bytes, which is compared before anything is parsed: a library may crash
-on a damaged table. It finds damage, and proves nothing about who wrote the file.
+A part is not a pickle, and a file with another schema is not read, because a report may come from a source
+that is not trusted. The name of a file has the digest of its bytes. The digest is compared before anything is
+parsed, because a library may crash on a damaged table. It detects damage, but does not prove where the file
+comes from.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def short_digest(content: bytes) -> str:
 
 
 def is_sound(part: LogPart) -> bool:
-    """Return whether nothing at all is wrong in it."""
+    """Return whether the part has no damage of any kind."""
     return (
         isinstance(part.header, LogHeader)
         and not part.flaws
@@ -221,7 +222,7 @@ def encode(part: LogPart, label: Label) -> bytes:
     runs = pa.ListArray.from_arrays(ends, struct, type=SCHEMA.field("runs").type)
     columns = [runs if field.name == "runs" else pa.array([row[field.name]], field.type) for field in SCHEMA]
     file = io.BytesIO()
-    # Without a copy of the schema, which would be as large as all else.
+    # The copy of the schema is left out, because it would be as large as everything else.
     pq.write_table(pa.table(columns, schema=SCHEMA), file, compression="zstd", store_schema=False)
     return file.getvalue()
 

@@ -59,7 +59,7 @@ class LedgerGaps(NamedTuple):
 
 
 class LostIds(NamedTuple):
-    """Ids of a ledger that a journal or an index has, and the place where they should be has not."""
+    """Ids of a ledger that a journal or an index has, and that are missing where they should be."""
 
     file: int
     ledger: int
@@ -83,7 +83,7 @@ class SharedIds(NamedTuple):
 
 
 class OtherPlaces(NamedTuple):
-    """Rows of a bookie's index into a log that has not the same entries."""
+    """Rows of a bookie's index that lead into a log with other entries."""
 
     file: int
     ledger: int
@@ -137,8 +137,9 @@ class StoreAnswers:
 
 
 class StoreChecks:
-    """The checks of the stores of one audit, which have their positions as numbers. The tables `scanned` of
-    all runs, `mapped` and `parts` are in the engine.
+    """The checks of the stores of one audit. The number of a store is its position in `stores`.
+
+    The engine has the tables `scanned` of all runs, `mapped` and `parts`.
     """
 
     def __init__(self, sql: SqlEngine, stores: Sequence[StoreFacts]) -> None:

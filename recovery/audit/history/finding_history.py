@@ -102,13 +102,13 @@ def is_accepted(finding: Finding) -> bool:
 
 
 def identity_of(finding: Finding) -> Identity:
-    """Return what makes two findings of one store the same."""
+    """Return the fields that are equal in two records of the same finding of one store."""
     place = finding.kind, finding.store, finding.file, finding.offset
     return *place, finding.ledger_id, finding.first_entry, finding.last_entry
 
 
 class StoreKeys:
-    """What the stores of a report are known by, whatever their paths are."""
+    """The keys that identify the stores of a report, whatever their paths are."""
 
     def __init__(self, report: AuditReport) -> None:
         cookies = {one.store: _cookie_key(one.identity) for one in report.stores}

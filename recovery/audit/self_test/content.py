@@ -266,8 +266,8 @@ def _log(
         pieces.append(Piece(at, end, ledger_id, entry_id, digest, is_indexed=is_indexed))
         at = end
     counted = []
-    # From the end: a reader finds the framing again at the next record that proves itself, and after the
-    # durable end nothing counts.
+    # The records are walked from the end, because a reader finds the framing again at the next record that
+    # proves itself. After the durable end nothing counts.
     sound = len(data)
     for piece in reversed(pieces):
         if piece.end <= limit:
@@ -366,7 +366,9 @@ def _judged_in_group(
 
 
 def _judged_alone(journal: FileContent, piece: Piece) -> Piece:
-    """In a bookie's journal only a record that proves itself shows where its neighbours end."""
+    """Return a record of a bookie's journal with what a finding about it may cover, and whether there must be
+    one. Only a record that proves itself shows where its neighbours end.
+    """
     proven = [one for one in journal.pieces if one.digest is not None or one.ledger_id == NO_LEDGER]
     start = max((one.end for one in proven if one.start < piece.start), default=journal.start)
     # After the last padding only zeros follow, whatever its length is.

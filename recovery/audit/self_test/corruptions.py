@@ -607,7 +607,7 @@ CORRUPTIONS: tuple[Corruption, ...] = (
     ),
     Corruption("mark: cut", _mark_ends, cut, kinds=_kinds("MRK-001"), also=_JOURNAL | _kinds("JRN-003")),
     Corruption(
-        # A bookie's mark vouches for no end of a journal, and its index for no digest type of a ledger.
+        # A bookie's mark does not say where a journal ends, nor its index which digests a ledger has.
         "mark: cut to a bookie's format",
         _mark_as_a_bookie_writes_it,
         cut,

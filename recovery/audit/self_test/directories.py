@@ -111,7 +111,7 @@ def _lost_log(content: StoreContent, copy: StoreCopy, dice: Random) -> PlantedDa
     if content.is_ours:
         expected = [Expected(kinds=frozenset({"ELG-005"}), file=log.name)]
     else:
-        # As far as anything shows, a bookie may have collected the log: only gaps inside of ledgers show it.
+        # A bookie may have collected the log, so that only gaps inside of ledgers show its loss.
         gaps = frozenset({"LGR-001", "JRN-006", "ELG-005"})
         expected = [Expected(kinds=gaps, ledger_id=one) for one in _torn_ledgers(log, others)]
     if not expected:
@@ -258,7 +258,7 @@ def _set(
         for ledger_id, pairs in sorted(rows.items()):
             ids, places = (array("q", (pair[one] for pair in sorted(pairs))) for one in (0, 1))
             batch.runs.append(LocationRun(ledger_id, ids, places))
-        # Not by an index change, because that would refuse two places for one entry.
+        # The rows are written without an index change, because that would refuse two places for one entry.
         index._commit(batch, state)  # noqa: SLF001
 
 
@@ -299,13 +299,15 @@ class _IndexSpot:
         )
 
     def at(self, places: Sequence[int], *kinds: str) -> _IndexEdit | None:
-        """Let the index lead from the entry to one of these places."""
+        """Return the edit that lets the index lead from the entry to one of these places."""
         if not places:
             return None
         return _IndexEdit(self.ledger_id, self.entry_id, (self.dice.choice(places),), frozenset(kinds))
 
     def again(self, choose: Callable[[Piece, int], bool], *kinds: str) -> _IndexEdit | None:
-        """Let the index lead to a record of which `choose` is true, given the packed place of the record."""
+        """Return the edit that sets the place of another record, for which `choose` is true given its packed
+        place.
+        """
         found = [
             (packed(log, piece), piece)
             for log, piece in self.records

@@ -268,12 +268,12 @@ def _at(file: FileContent, reach: FindingExtent) -> Alternatives:
 
 
 def _wanted_in_log(change: _ChangedFile, hit: Hit, start: int, end: int) -> Iterator[Alternatives]:
-    """Yield a finding at the place, and one that names the entry. Only an index of ours knows its place."""
+    """Yield what must be found: a finding at the place, and for an indexed entry one that names it."""
     piece, file = hit.piece, change.file
     if change.is_foreign and change.has_same_ids(piece):
         return
     located = _at(file, FindingExtent(start, end, None if change.is_short else hit.at, piece.start))
-    if not piece.is_entry:  # of another length, it is noticed where the next record should begin
+    if not piece.is_entry:  # a wrong length is noticed where the next record should begin
         located = _at(file, FindingExtent(start, file.size))
     named: Alternatives = ()
     if piece.is_indexed:
@@ -295,7 +295,7 @@ def _wanted_in_log(change: _ChangedFile, hit: Hit, start: int, end: int) -> Iter
 
 
 def _is_kind(hit: Hit) -> bool:
-    """Return whether it is the kind of a filler that changed, which every scan skips nevertheless."""
+    """Return whether only the kind of a filler changed: every scan skips the filler nevertheless."""
     start, end = (hit.piece.start + one for one in _KIND_OF_FILLER)
     return start <= hit.at < end
 

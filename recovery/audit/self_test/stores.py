@@ -57,8 +57,8 @@ def build(root: Path, seed: int) -> None:
     """Build a store that was closed in order, with retained journals and several logs."""
     dice = seeded(seed)
     with open_store(root, CONFIG) as store:
-        _begin(store, dice)
-        _go_on(store, dice)
+        _write_ledgers(store, dice)
+        _write_changes(store, dice)
     with open_store(root, CONFIG) as store:
         # In a second run: another journal, and logs of its own.
         _append(store, dice, 10)
@@ -73,15 +73,15 @@ def build_killed(root: Path, seed: int, scratch: Path) -> None:
     """
     dice = seeded(seed)
     with open_store(scratch, CONFIG) as store:
-        _begin(store, dice)
-        _go_on(store, dice)
+        _write_ledgers(store, dice)
+        _write_changes(store, dice)
         _append(store, dice, 12)
         store.ledger(3).append(b"the last group")
         # No add is under way, so that the files are what a kill would leave.
         copy_running(scratch, root)
 
 
-def _begin(store: Store, dice: Random) -> None:
+def _write_ledgers(store: Store, dice: Random) -> None:
     """Write ledgers of every digest type, in several checkpoints."""
     store.ledger(10, DigestType.CRC32, PASSWORD).append(b"protected as bookies did first")
     store.ledger(11, DigestType.DUMMY, PASSWORD).append(b"not protected at all")
@@ -91,7 +91,7 @@ def _begin(store: Store, dice: Random) -> None:
         store.checkpoint()
 
 
-def _go_on(store: Store, dice: Random) -> None:
+def _write_changes(store: Store, dice: Random) -> None:
     """Write deletes, a ledger that is made again, a truncation, gaps, copies that replace others, fences, and
     explicit LACs.
     """
@@ -136,15 +136,15 @@ def copy_running(source: Path, target: Path) -> None:
     copy is repeated until nothing has changed from its beginning to its end.
     """
     while True:
-        before = _picture(source)
-        with suppress(shutil.Error, FileNotFoundError):  # a draft has got its name
+        before = _file_states(source)
+        with suppress(shutil.Error, FileNotFoundError):  # the worker has renamed a draft
             shutil.copytree(source, target)
-            if _picture(source) == before:
+            if _file_states(source) == before:
                 return
         shutil.rmtree(target)
 
 
-def _picture(source: Path) -> dict[str, tuple[int, int]]:
+def _file_states(source: Path) -> dict[str, tuple[int, int]]:
     """Return the size and the time of the last change of every file."""
     found = {}
     for path in source.rglob("*"):
@@ -188,8 +188,8 @@ def killed_at_steps(scratch: Path, seed: int, every: int) -> list[KillPoint]:
     layout = Layout(directory)
     ledgers = LmdbIndexDirectory(layout.ledgers, root / "ledgers/current", CONFIG.index_size_max)
     with Opening(layout, ledgers, CONFIG, platform).run() as store:
-        _begin(store, dice)
-        _go_on(store, dice)
+        _write_ledgers(store, dice)
+        _write_changes(store, dice)
     with Opening(layout, ledgers, CONFIG, platform).run() as store:
         _append(store, dice, 6)
         store.ledger(2).delete()

@@ -60,7 +60,7 @@ def register(session: SparkSession) -> None:
     from recovery.audit.spark.session import PUSHDOWN, ship
 
     ship(session)
-    # Without it, a query of a source with filters fails.
+    # A query of a source with filters fails without this setting.
     session.conf.set(PUSHDOWN, "true")
     for source in (EntryLogSource, JournalSource, LedgerIndexSource):
         session.dataSource.register(source)
@@ -86,8 +86,8 @@ class FilePartition(InputPartition):
         return f"Part({self._tables.path!r}, {self._rows})"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the file with the wanted columns. A file that the system refuses to read is told
-        by flaws and parts.
+        """Yield the rows of the file with the wanted columns. A file that the system refuses to read is
+        reported as flaws and parts.
         """
         try:
             for batch in getattr(self._tables, self._rows)(**self._options):

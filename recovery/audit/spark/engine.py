@@ -197,7 +197,7 @@ class _Jobs:
 
     def __exit__(self, *_: object) -> None:
         while not all(job.cancel() or job.done() for job in self._jobs):
-            # Again and again, because a job may be about to begin.
+            # The cancelling is repeated, because a job may be about to begin.
             with contextlib.suppress(Exception):
                 self._cancel()
             wait(self._jobs, _LOOK_S)

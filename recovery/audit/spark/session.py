@@ -68,7 +68,7 @@ def open_session(master: str | None = None, settings: Mapping[str, str] = _NOTHI
     A `master` that begins with `sc://` is the address of a server of Spark Connect.
     """
     session = SparkSession.getActiveSession() or _new_session(master, settings)
-    # Without it, a query of a source with filters fails, and an active session may not have it.
+    # A query of a source with filters fails without this setting, which an active session may lack.
     session.conf.set(PUSHDOWN, "true")
     return session
 

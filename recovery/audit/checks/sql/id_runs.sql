@@ -15,7 +15,8 @@ WITH served AS (
     LEFT JOIN ledger_facts AS f ON f.store = b.store AND f.ledger = b.ledger AND f.is_deleted
     LEFT JOIN (SELECT DISTINCT store, ledger FROM store_runs WHERE source = 'journal') AS n
         ON n.store = b.store AND n.ledger = b.ledger
-    -- A bookie's index would know which ledgers were deleted. One that still gets entries was not.
+    -- Without its index nothing says which ledgers a bookie has deleted, so that only those count that have
+    -- entries after the mark, too.
     WHERE b.source = 'before' AND f.ledger IS NULL
         AND CASE WHEN a.is_bookie THEN n.ledger IS NOT NULL ELSE a.is_indexed END
 )

@@ -1,4 +1,4 @@
--- The ids that one side of a comparison wants and the other does not have.
+-- The ids that are wanted in a comparison (`id_runs.sql`) and that its other side does not have.
 WITH had AS (
     SELECT
         *,
