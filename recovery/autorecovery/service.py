@@ -134,7 +134,8 @@ async def _error_of(run: Callable[[], Coroutine[object, object, None]]) -> BaseE
     finally:
         work.cancel()
         await asyncio.wait((work,))
-        # Also when the caller is cancelled: an error that nothing asks for would be logged as unexpected.
+        # The error is asked for even when the caller is cancelled, because asyncio would otherwise log it as
+        # unexpected.
         error = None if work.cancelled() else work.exception()
     return error
 

@@ -362,7 +362,7 @@ class ReplicationWorker:
         """
         bookies = await registration.read_newest_bookies(self._znodes, self._root)
         if not set(found.bookies) <= set(metadata.segments[-1].bookies) - bookies.all:
-            # If they are lost again, their writer has its whole time again.
+            # The wait begins anew, so that their writer has its whole time if they are lost again.
             self._growing.pop(ledger_id, None)
             reason = "its writer has replaced the lost bookies, or they are registered again"
             raise MetadataConflict(f"ledger {ledger_id}", reason)

@@ -45,7 +45,7 @@ COLLECTED_UNITS = (_SCAN_S + GRACE_S + 4 * _PASS_S) / _SPEED * UNITS_PER_SECOND
 
 
 class CollectionOracles(BookieOracles, Protocol):
-    """What is told of bookies that delete copies."""
+    """The events of bookies that delete copies, for an oracle."""
 
     def copy_deleted(self, bookie: str, ledger_id: int) -> None: ...
 
@@ -103,7 +103,7 @@ class CollectedBookie(ModelBookie):
 
 
 class _StoreOfCopies:
-    """What a bookie has, as the passes ask a store for it."""
+    """The copies of a model bookie, with the methods of a store that the passes call."""
 
     def __init__(self, bookie: CollectedBookie, world: World, oracles: CollectionOracles) -> None:
         self._bookie = bookie

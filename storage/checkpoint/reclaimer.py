@@ -160,9 +160,9 @@ class Reclaimer:
         `checkpoints` is the number of checkpoints that have ended. `must_end` says that another one is due.
         Then the records that were appended are committed, and the others are left.
         """
-        # 1. The records that the index points at now. Not those that it pointed at when they were read, if a
-        #    checkpoint has ended since, because a copy that is written after an overwrite would win when the
-        #    index is rebuilt. No checkpoint runs between the look-up that counts and the commit.
+        # 1. Append the records that the index points at now. If a checkpoint has ended since they were read,
+        #    look them up again, because a copy that is written after an overwrite would win when the index is
+        #    rebuilt. No checkpoint runs between the look-up that counts and the commit.
         self._logs.begin(state.generation + 1, state.log_end)
         moved: list[tuple[SliceChunk, array[int]]] = []
         handled = 0

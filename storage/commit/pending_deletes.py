@@ -51,15 +51,15 @@ class PendingDelete(Pending):
             return
         if self.access is not None:
             state.check_key(self.access)
-        # From here on no call, as in `PendingEntries.join`. The ledger is held, so that later adds do not go
-        # with this group.
+        # No function is called from here on, for the reason that `PendingEntries.join` gives. The ledger is
+        # held, so that later adds do not go with this group.
         self.exists = state.is_held = True
         group.deletes = (*group.deletes, self)
         self.group = group
 
     def release(self) -> None:
         """Let other work join groups of the ledger again."""
-        # Once, because after that another delete may hold the ledger.
+        # The ledger is released only once, because after that another delete may hold it.
         if not self.is_released:
             self.is_released, self.state.is_held = True, False
 
@@ -89,7 +89,7 @@ class PendingDeletes(Pending):
         for one in self.deletes:
             if one.access is not None:
                 one.state.check_key(one.access)
-        # No signal handler runs in the thread that makes deletes, so that nothing comes in between.
+        # No signal handler runs in the thread that makes deletes, so that nothing interrupts these steps.
         for one in self.deletes:
             one.exists = one.state.is_held = True
             one.group = group

@@ -133,11 +133,11 @@ def journal_group_of(members: Sequence[PendingEntries]) -> JournalGroup:
         buffers = record_format.buffers(work.headers, work.payloads)
         return JournalGroup(buffers, len(work.payloads), work.size, GroupFlag.ATOMIC)
     pieces: list[bytes] = []
-    # Counted here, because the size of a group may be too large after an interruption.
+    # The records are counted here, because the group's own size may be too large after an interruption.
     count = size = 0
     for work in members:
         size += work.size
-        if work.first_id == work.last_id:  # so common that a call counts
+        if work.first_id == work.last_id:  # so common that the cost of a call matters
             pieces += (work.headers, work.payloads[0])
             count += 1
         else:

@@ -471,8 +471,8 @@ class Collector:
         collection.unremoved_bytes = 0
         if not log_ids:
             return []
-        # Without a rate: a dead log is only read, and gives space.
-        # Not given up when the collection ends early, because live entries take their space twice until then.
+        # The removal has no rate, because a dead log is only read, and gives space. It goes on when the
+        # collection ends early, because live entries take their space twice until then.
         pacing = _Pacing(None, self._must_end_removal, show_progress)
         removed = yield from self._driven(self._compactor.remove(log_ids), pacing)
         collection.emptied = []

@@ -395,7 +395,7 @@ class _Slices:
         some = self.ahead[:number]
         del self.ahead[:number]
         self._count(some, -1)
-        # So that a range of a ledger is read from one place afterwards.
+        # The records are sorted so that later reads of a range of a ledger need one place only.
         some.sort(key=lambda one: (one.records.ledger_id, one.records.ids[0]))
         return some
 

@@ -83,10 +83,10 @@ def kept_damaged(log_id: int, damage: Damaged) -> Kept:
 
 
 class LedgerLookups:
-    """Remembers what was looked up of ledgers since the index has a state, for all logs of that state.
+    """Caches the records and last entries of ledgers for one state of the index, for all logs of that state.
 
-    It stays right: a delete or a truncation is never taken back, no log of the state has a record that is
-    newer than a tombstone without a bound, and the locations change only with the state.
+    A cached answer stays right, because a delete or a truncation is never taken back, no log of the state has
+    a record that is newer than a tombstone without a bound, and the locations change only with the state.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class LedgerLookups:
         self.earlier_record_of = lru_cache(_LEDGERS_KEPT)(record_of)
         self.last = lru_cache(_LEDGERS_KEPT)(index.last)
         self.record_of = record_of
-        """Looks up anew."""
+        """Looks a ledger up without the cache."""
 
 
 class DeadRecords:

@@ -75,7 +75,7 @@ class Victim:
     def _live(self, block: LogBlock, run: RecordRun) -> list[SliceChunk] | Damaged:
         """Return the records of the run that the index points at."""
         base = self._log_id << 32 | LENGTH_WORD_SIZE
-        looked_up_at = self._checkpoints()  # before the look-up: one that ends meanwhile makes it out of date
+        looked_up_at = self._checkpoints()  # first, because a checkpoint during the look-up outdates it
         found = locations_of(self._index, run.ledger_id, run.ids)
         places = [base + position for position in run.positions]
         numbers: Sequence[int] = range(len(places))

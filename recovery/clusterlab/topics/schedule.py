@@ -242,7 +242,7 @@ class TopicSchedule(Schedule):
 
     def play(self) -> None:
         level = _LOG.level
-        _LOG.setLevel(logging.ERROR)  # what consumers find is checked, and not told
+        _LOG.setLevel(logging.ERROR)  # oracles check what consumers find, so that warnings are not shown
         try:
             super().play()
         finally:

@@ -87,8 +87,8 @@ class BookieConnection(asyncio.Protocol):
         stage = self._connection.stage
         requests, flaw = self._connection.receive(data)
         if stage is TlsStage.PLAIN and self._connection.stage is TlsStage.UPGRADING:
-            # Now, because START_TLS may have to wait until the peer takes answers. Plain text that came
-            # meanwhile would be taken for the client's after the handshake.
+            # Reading stops at once, because START_TLS may have to wait until the peer takes answers. Plain
+            # text that came meanwhile would be taken for the client's after the handshake.
             assert self._transport is not None
             self._transport.pause_reading()
         self._server.note_taken(self._connection.unanswered - before)
@@ -176,7 +176,7 @@ class BookieConnection(asyncio.Protocol):
 
     def _give_up(self) -> None:
         _LOG.info("connection of %s closed: it takes no answers", self._peer)
-        # Not `close`, which would wait until the peer has taken what is ready.
+        # The connection is aborted, because `close` would wait until the peer has taken what is ready.
         self.abort()
 
     def resume_writing(self) -> None:

@@ -116,7 +116,7 @@ def _ignore(_: object) -> None:
 
 
 async def _allow(_: ClusterLedgerMetadata) -> None:
-    """Let the metadata be written."""
+    """Default callback before a write of the metadata: does nothing, so that the write goes on."""
 
 
 def _nothing() -> None:

@@ -69,7 +69,8 @@ async def _children(ledgers: TopicLedgers, path: str) -> tuple[str, ...]:
 async def read_partitions(ledgers: TopicLedgers, name: TopicName) -> int:
     """Return the number of partitions; 0 if the topic has none."""
     path = partitions_path(name)
-    # Without it, messages would go where no reader of the partitions looks.
+    # A server that lags could hide the partitions: then messages would go to a topic that their readers do
+    # not read.
     await ledgers.nodes.sync(path)
     node = await ledgers.nodes.get(path)
     return 0 if isinstance(node, Gone) else decode_partitions(path, node.data)

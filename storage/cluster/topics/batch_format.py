@@ -90,7 +90,7 @@ def _plain_batch(payloads: Sequence[bytes], first: int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _before(size: int, number_size: int) -> bytes:
-    """Return what is before the sequence id of a plain message, given the sizes of payload and id."""
+    """Return the bytes before the sequence id of a plain message, given the sizes of payload and id."""
     field = b"\x18%b\x40" % encode_varint(size)
     return (len(field) + number_size).to_bytes(4, "big") + field
 

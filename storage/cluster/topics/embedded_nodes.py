@@ -288,7 +288,7 @@ class EmbeddedNodes:
                 continue
             entry = encode_change(change)
             if len(entry) > self._entry_size_max:
-                # Not in the commit, because it would fail all others.
+                # The entry is not put into the commit, because it would fail all others.
                 if not one.answer.done():
                     one.answer.set_exception(EntryTooLarge(len(entry), self._entry_size_max))
                 continue

@@ -136,7 +136,7 @@ class DecodedEntry(NamedTuple):
 
     @property
     def payloads(self) -> Sequence[bytes]:
-        """Those of the messages."""
+        """The payloads of the messages."""
         messages = self.messages
         return messages.payloads if type(messages) is PlainMessages else [one.payload for one in messages]
 
@@ -322,9 +322,10 @@ _PLAIN_START = Struct(">2sIIBB")
 
 
 def _decode_plain(data: bytes) -> DecodedEntry | None:
-    """Return what an entry without compression, keys and additions of a broker has; `None` for any others.
+    """Decode an entry without compression, keys and additions of a broker. Return `None` for any other.
 
-    Most entries have nothing else, and the tables take three times as long. They also say what is wrong.
+    Most entries are of this form, and decoding by the tables takes three times as long. An entry that is
+    damaged is left to the tables too, because they say what is wrong.
     """
     if len(data) < _PLAIN_START.size:
         return None

@@ -59,7 +59,7 @@ class ListChange:
 
     @property
     def data(self) -> bytes:
-        """What is to be written."""
+        """The list that this change writes, encoded."""
         return self._write.data
 
     def begin(self) -> list[WriteList | ReadList]:

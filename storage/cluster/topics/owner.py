@@ -58,7 +58,7 @@ _METADATA_RETRY_S = 1.0
 
 
 class SentEntry(PendingEntry):
-    """An entry of a producer, which is told what comes of it: its ledger and id, or why it has failed."""
+    """An entry of a producer. `ended` is called with its ledger and id, or with the error of its add."""
 
     __slots__ = ("ended",)
 

@@ -93,7 +93,7 @@ class AsyncPartitionedTopic:
             await self.close()
         else:
             with suppress(StoreError):
-                await self.close()  # what the block has raised is more useful than an error here
+                await self.close()  # the error of the block is more useful than one from here
 
     async def take_over(self) -> None:
         """Become the process that writes the partitions."""
@@ -434,7 +434,7 @@ def _starts(topic: str, start: StartOfPartitions, count: int) -> list[Start]:
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
-    """Do all, and return what they return; raise the first error when all have ended."""
+    """Run all coroutines and return their results. Raise the first error when all have ended."""
     found: list[_T] = []
     for outcome in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(outcome, BaseException):

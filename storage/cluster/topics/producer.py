@@ -206,7 +206,7 @@ class AsyncProducer:
         return ids
 
     def _messages_of(self, given: list[bytes | Message]) -> Sequence[Message | bytes]:
-        """Return what is written of these messages. Raise if one is too large."""
+        """Return the messages in the form in which they are encoded. Raise if one is too large."""
         if is_bytes(given) and max(map(len, given)) <= self._owner.entry_size_max:
             return given
         return [self._message_of(one) for one in given]
@@ -272,7 +272,7 @@ class AsyncProducer:
         self._owner.check()
 
     def _message_of(self, message: bytes | Message) -> Message | bytes:
-        """Return what is written: a buffer as bytes, because it may be reused. Raise if it is too large."""
+        """Return the message; a buffer as bytes, because it may be reused. Raise if it is too large."""
         if type(message) is not bytes and not isinstance(message, Message):
             message = bytes(memoryview(message))
         size, limit = len(payload_of(message)), self._owner.entry_size_max

@@ -143,7 +143,7 @@ class AsyncTopicReader:
         return self._received(entry.position, entry.decoded)
 
     def _received(self, place: Position | Entry, decoded: DecodedEntry) -> list[ReceivedMessage]:
-        # Without its constructor, which is a function of Python and takes twice as long.
+        # The constructor is left out, because it is a function of Python and takes twice as long.
         message_id = tuple.__new__(MessageId, (place.ledger_id, place.entry_id, self._partition, -1))
         received = decoded.received(message_id, self._topic)
         first, self._first_index = self._first_index, 0

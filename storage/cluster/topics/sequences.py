@@ -142,7 +142,7 @@ class ProducerSequences:
         data, unsaved = self._encoded(last), self.unsaved
         node = await self._ledgers.nodes.get(self._path)
         if isinstance(node, Node) and node.stat.created_zxid > self._created_zxid:
-            return  # it is that of another topic, which was made after this one was deleted
+            return  # the node is that of a topic which was made after this one was deleted
         self._unanswered.add(data)
         answer = await self._ledgers.nodes.set(self._path, data, self._version)
         if isinstance(answer, Written):

@@ -314,7 +314,7 @@ class TopicSeries:
     def appended(self, ledger_id: int, entry_id: int) -> list[Effect]:
         """Take the acknowledgement of an entry, in the order of the ids."""
         if ledger_id != self.current or self.state not in (SeriesState.OPEN, SeriesState.CLOSING):
-            return []  # the end of its ledger has told it already
+            return []  # the entry was acknowledged when its ledger ended
         assert entry_id == self._acknowledged, "acknowledged in order"
         return [self._acknowledge()]
 

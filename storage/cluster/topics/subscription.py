@@ -110,7 +110,7 @@ async def sweep_cursors(ledgers: TopicLedgers, name: TopicName, made: Mapping[in
     swept: list[int] = []
     nodes = ledgers.nodes
     for cursor in sorted(set(made.values())):
-        # Before the cursor, because a consumer that ends after this has named its ledger.
+        # The claim is read before the cursor, because a consumer that ends after this has named its ledger.
         if isinstance(await nodes.get(_path_of_consumer(name, cursor)), Gone):
             node = await read_node(ledgers, name, decode_name(cursor))
             named = NO_LEDGER if node is None else node[0].cursors_ledger_id
@@ -146,7 +146,8 @@ async def open_cursor(
     reason = store.cursor.settle(extents)
     if reason:
         _LOG.warning("subscription %r of %s: %s", store.subscription, reader.name, reason)
-        # Now, because messages that are written later may have the places that were acknowledged wrongly.
+        # The cursor is saved at once, because messages that are written later may have the places that were
+        # acknowledged wrongly.
         await store.save()
     return extents, place
 

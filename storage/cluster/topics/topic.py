@@ -202,7 +202,8 @@ class AsyncTopic:
         """Delete the ledgers that all subscriptions have passed and `retention` lets go. Return their ids."""
         owner = await self._owned()
         if DEDUPLICATION_CURSOR in await self._cursors():
-            # Otherwise it would hold up the trim for as long as no named producer writes.
+            # The cursor of deduplication is moved first, because it would otherwise hold up the trim for as
+            # long as no named producer writes.
             await (await self._known_sequences(owner)).save(owner.last)
         cursors = [await self._position(name) for name in await self._cursors()]
         return await owner.trim(cursors, self.retention)
