@@ -213,7 +213,7 @@ def own_home(place: Path) -> Path:
 
 
 def measured(runs: int, base: Path | None) -> dict[str, Any]:
-    """Measure in a process of its own, whose memory is that of this size only."""
+    """Return the figures of one size, from a process of its own so that its memory is that of this size."""
     with tempfile.TemporaryDirectory(prefix="audit-runs-", dir=base) as place:
         home = str(own_home(Path(place)))
         done = subprocess.run(  # noqa: S603 - a fixed command

@@ -4,10 +4,10 @@
     python bench/topic_speed.py --json FILE     also writes the figures
     python bench/topic_speed.py --rounds 1      a first look
 
-What is compared takes turns in each round, and a ratio is the median of the ratios of the rounds. A payload
-has 1 KB. The ledger and the topic have the same quorums, three copies and two acknowledgements, and about as
-many bytes in flight: the ledger all of its 5 MB, the topic at most 8 MB. The exit code is 1 if a bar is
-missed.
+The compared programs take turns in each round, and a ratio is the median of the ratios of the rounds. A
+payload has 1 KB. The ledger and the topic have the same quorums, three copies and two acknowledgements, and
+about as many bytes in flight: the ledger all of its 5 MB, the topic at most 8 MB. The exit code is 1 if a bar
+is missed.
 
 Beside each figure stands the processor time for a message, of this process and of the bookies and the
 metadata server together, because other work on the machine changes it less than the time of the clock.

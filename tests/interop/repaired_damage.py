@@ -92,7 +92,7 @@ class Site:
         self.running[number].enter_context(self.run_bookie(self.uri, directory, self.ports[number]))
 
     def stop(self, number: int) -> Path:
-        """Stop a bookie in order; its directory."""
+        """Stop a bookie in order. Return its directory."""
         self.running[number].close()
         return DIRECTORY / f"bookie-{number}"
 
@@ -231,8 +231,9 @@ def _cookie(path: Path) -> Cookie:
 
 
 def _zero_place_of_entry(site: Site, ids: list[int]) -> None:
-    """An entry in the middle is gone."""
-    # At its start a bookie replays its journal, flushes the index, and does not replay that again.
+    """Zero the place of an entry in the middle of its ledger, in the index file of a bookie."""
+    # The bookie is started once more, because it then replays its journal and flushes the index: the next
+    # start does not replay the entry again.
     site.stop(0)
     site.start(0)
     wait_until_registered(site.uri, BOOKIES)

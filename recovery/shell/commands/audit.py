@@ -432,7 +432,7 @@ def _show_scores(tested: SelfTest, form: Form) -> None:
         say(f"false alarm: {alarm.kind} {alarm.place} {alarm.detail}")
     say(f"planted in {tested.what}")
     if tested.kills:
-        say(f"{counted(tested.kills, 'store')} as kills leave them audited too")
+        say(f"also audited: {counted(tested.kills, 'store')} in the state that a kill leaves")
     say(f"self-test: {_verdict(tested)}")
 
 

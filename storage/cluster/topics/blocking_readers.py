@@ -181,7 +181,7 @@ class _Consumer(Generic[_Subscription]):
             self.close()
         else:
             with suppress(StoreError):
-                self.close()  # what the block has raised is more useful than an error here
+                self.close()  # the error of the block is more useful than one from here
 
     def receive(self) -> ReceivedMessage:
         """Return the next message that is not acknowledged; wait until there is one."""

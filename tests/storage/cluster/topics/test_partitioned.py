@@ -1,4 +1,4 @@
-"""All partitions of a topic as one object: routing, merging, subscriptions, and what cannot be meant."""
+"""All partitions of a topic as one object: routing, merging, subscriptions, and refused arguments."""
 
 from __future__ import annotations
 
