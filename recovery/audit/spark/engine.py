@@ -10,9 +10,9 @@ two jobs are under way at once, so that no processor waits for the end of a wave
 row too, because Spark would try a failed task again, three times on a cluster, and hide its error under
 Spark's own.
 
-Runs are small compared with files, and may still be too many for the driver. Each batch sends home as many
-as its share of what a job may return. Tasks that have more are repeated by a job whose executors write all
-rows to a table, which stays where it is; the driver reads only the results from it. If most tasks have more,
+Runs are small compared with files, and may still be too many for the driver. Each batch returns as many as
+its share of what a job may return. Tasks that have more are repeated by a job whose executors write all rows
+to a table, which stays where it is; the driver reads only the results from it. If most tasks have more,
 later waves are written at once.
 
 A session is all that is needed, so that Spark Connect runs the audit too.
@@ -70,13 +70,13 @@ _LOCAL = re.compile(r"local\[(\d+|\*)")
 SQL_ROWS_MIN = 5_000_000
 """The number of rows from which on Spark executes the queries of the checks."""
 RESULT_ROWS_MAX = 50_000
-"""The number of runs that the tasks of a wave may send home: a job returns at most five megabytes of them."""
-_HOME_ROWS_MAX = 1_000_000
+"""The number of runs that the tasks of a wave may return: a job returns at most five megabytes of them."""
+_RETURNED_ROWS_MAX = 1_000_000
 """The number of runs in the memory of this process after which all others are written to tables."""
 
 _BATCHES = table("batch", "tasks:binary")
 _OUTCOMES = table("number", "read", "is_error:boolean", "content:binary")
-"""Results. The content is null if the task has too many runs to send home."""
+"""Results. The content is null if the task has too many runs to return."""
 _RUNS = table("part", *COLUMNS.values())
 _WRITTEN = Table((*_OUTCOMES.columns, *_RUNS.columns))
 """Results and runs in one table: of each row, the columns of the other kind are null."""
@@ -175,8 +175,8 @@ class _WrittenRuns:
     tables: list[str] = field(default_factory=list)
     count: int = 0
     writes: bool = False
-    home: int = 0
-    """The number of runs that were sent home."""
+    returned: int = 0
+    """The number of runs that the driver has received."""
 
 
 class _Jobs:
@@ -240,7 +240,7 @@ class _Jobs:
 
     def results(self, watch: Callable[[int], None]) -> Generator[TaskResult[Any], None, list[int]]:
         """Yield the results as jobs end. Return the numbers of tasks that have to be repeated, because they
-        have too many runs to send them home.
+        have too many runs to return them.
         """
         left: list[int] = []
         ended_tasks = 0
@@ -258,9 +258,11 @@ class _Jobs:
                     if row["is_error"]:
                         raise part
                     if isinstance(part, Scanned):
-                        self._written.home += sum(map(len, part.rows.values()))
+                        self._written.returned += sum(map(len, part.rows.values()))
                     yield TaskResult(row["number"], part)
-                self._written.writes |= self._written.home > _HOME_ROWS_MAX or 2 * len(left) > ended_tasks
+                self._written.writes |= (
+                    self._written.returned > _RETURNED_ROWS_MAX or 2 * len(left) > ended_tasks
+                )
         return left
 
 

@@ -106,7 +106,7 @@ def test_too_many_runs_stay_where_they_are_and_are_in_the_queries(
     assert engine_tables(spark) == []
 
 
-def test_few_runs_come_home(engine: SparkEngine, tmp_path: Path) -> None:
+def test_few_runs_are_returned_to_the_driver(engine: SparkEngine, tmp_path: Path) -> None:
     tasks: list[Any] = scans(small_stores.make(tmp_path / "store"))
     found = {done.number: done.part.rows for done in engine.run(tasks, unwatched)}
     for done in Serial().run(tasks, unwatched):
