@@ -57,7 +57,7 @@ HERE = {
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _PACKAGES = ("recovery", "storage")
 
-# Spark warns that it does not know the newest pandas yet, which only Spark Connect needs.
+# Spark warns that it does not know the newest pandas yet. `mapInArrow` asks for pandas and does not use it.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 

@@ -11,6 +11,7 @@ import audited_stores
 import numpy as np
 import pytest
 from run_tables import checks_of
+from sampling import many
 
 from recovery.audit.digests.policy import DigestPolicy
 from recovery.audit.model import windows
@@ -56,6 +57,7 @@ def _use_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "_BITS", _BITS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", _FAULTS)
 def test_findings_in_portions_are_the_same(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -144,8 +146,9 @@ def split_differing(logs: windows.Sums, index: windows.Sums, always: Iterable[in
     return same, np.concatenate([logs[is_compared[0]], index[is_compared[1]]])
 
 
+@pytest.mark.sampled
 def test_windows_with_equal_sums_are_not_compared() -> None:
-    for seed in range(50):
+    for seed in range(many(50, 4)):
         dice = Random(seed)
         logs = _sums(dice, 30)
         index = logs.copy()

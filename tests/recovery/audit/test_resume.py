@@ -100,6 +100,7 @@ def test_damage_since_the_older_report_is_found(audited: Audited) -> None:
     assert found.bytes_reused > 0
 
 
+@pytest.mark.slow
 def test_rot_changes_no_time_and_is_found_by_reading_again(audited: Audited) -> None:
     audited.audit("monday")
     stat = audited.logs[1].stat()

@@ -155,6 +155,7 @@ def test_of_ten_thousand_findings_some_are_left_out_and_the_page_says_so() -> No
     assert re.search(r"Entry logs \(1,500\)", shown.words)
 
 
+@pytest.mark.slow
 def test_of_many_ledgers_the_largest_are_listed_and_the_rest_is_one_sum() -> None:
     words = Page(page.render(audit_reports.large(findings=3, logs=1500))).words
     assert re.search(r"and 58 more: .* in smaller ledgers", words)
@@ -197,6 +198,7 @@ def test_a_wrong_password_is_shown() -> None:
     assert not figures.is_clean(replace(audit_reports.sound(), wrong_password_ledgers=(12,)))
 
 
+@pytest.mark.slow
 def test_of_very_many_stores_only_the_first_are_drawn_and_the_page_says_so() -> None:
     stores = [
         audit_reports.store(f"/data/{number}", [audit_reports.log(0, 99, [(1, 50)])]) for number in range(50)

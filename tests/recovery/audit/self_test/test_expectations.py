@@ -102,6 +102,7 @@ _SOUND = {
 """What no reader looks at."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["closed", "killed"])
 def test_almost_every_damage_of_a_store_of_ours_has_to_be_found(name: str, tmp_path: Path) -> None:
     content = audited_stores.content(name)

@@ -87,7 +87,7 @@ def test_undamaged_stores_have_no_errors(name: str) -> None:
     assert _wrong(audited(audited_stores.store(name), {})) == []
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 def test_a_store_that_is_written_to_has_no_errors(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WRITER, str(tmp_path / "store")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
@@ -102,6 +102,7 @@ def test_a_store_that_is_written_to_has_no_errors(tmp_path: Path) -> None:
     assert _wrong(audited(tmp_path / "store", {})) == []
 
 
+@pytest.mark.sampled(one_of=4)
 @pytest.mark.parametrize("fault", STORE_FAULTS)
 def test_a_fault_is_located(fault: str) -> None:
     dice = Random(fault)
@@ -166,6 +167,7 @@ def test_with_another_id_in_a_cookie_no_collected_log_seems_to_be_missing(tmp_pa
     assert {one.kind for one in found if one.is_wrong} == {"CKE-001"}
 
 
+@pytest.mark.slow
 def test_stores_with_equal_content_have_no_errors(tmp_path: Path) -> None:
     stores.build_replicas(tmp_path)
     assert _wrong(Trials().compared(tmp_path)) == []
@@ -186,6 +188,7 @@ def _missed_in_replicas(fault: str, seed: int, root: Path) -> list[str]:
     return [] if complaint is None else [f"seed {seed}: {complaint}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", stores.REPLICA_FAULTS)
 def test_a_store_with_different_content_is_reported(fault: str, tmp_path: Path) -> None:
     assert not (missed := _missed_in_replicas(fault, 1, tmp_path)), _missed_text(missed)

@@ -30,6 +30,7 @@ def test_every_kind_of_fault_is_planted_once_and_found() -> None:
     assert tested.kills > 8
 
 
+@pytest.mark.slow
 def test_a_store_is_copied_and_left_alone(tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(audited_stores.store("tiny"), store)
@@ -43,6 +44,7 @@ def test_a_store_is_copied_and_left_alone(tmp_path: Path) -> None:
     assert heard == [(number, 30) for number in range(1, 31)]
 
 
+@pytest.mark.slow
 def test_for_a_large_store_a_sample_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "SMALL", 0)
     (tmp_path / "file").write_bytes(b"x")
@@ -51,6 +53,7 @@ def test_for_a_large_store_a_sample_is_used(monkeypatch: pytest.MonkeyPatch, tmp
     assert tested.planted == 2
 
 
+@pytest.mark.slow
 def test_an_audit_without_findings_misses_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trials, "findings", lambda *_: ())
     tested = self_test(None, Trials(count=5))
@@ -62,6 +65,7 @@ def test_an_audit_without_findings_misses_everything(monkeypatch: pytest.MonkeyP
     assert all("nothing was found" in miss and "seed" in miss for miss in tested.misses)
 
 
+@pytest.mark.slow
 def test_an_audit_with_unexpected_findings_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Trials.findings
 
