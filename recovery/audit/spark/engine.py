@@ -39,7 +39,7 @@ from recovery.audit.model.scan_results import Scanned
 from recovery.audit.model.store_tables import COLUMNS, columns_of
 from recovery.audit.model.tables import Table, table
 from recovery.audit.scan.scan_task import ScanTask
-from recovery.audit.spark.session import is_here, is_of_connect, master_of, ship
+from recovery.audit.spark.session import frame_of, is_here, is_of_connect, master_of, ship
 from recovery.audit.spark.sql import SparkSql
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class SparkEngine:
     """Runs tasks in a Spark session. Other jobs of the session are not affected."""
 
     def __init__(self, session: SparkSession, rate_max: float | None = None) -> None:
+        self._users = session
         # Only all jobs of a session can be cancelled from another thread, unless it is one of Spark Connect.
         self._session = session if is_of_connect(session) else session.newSession()
         self._rate_max = rate_max
@@ -125,7 +126,7 @@ class SparkEngine:
         On a cluster, tasks that need this machine run in this process in the meantime.
         """
         sent, kept = self._parted(tasks)
-        with _Jobs(self._session, self._rate_max, self._written) as jobs:
+        with _Jobs(self._session, self._users, self._rate_max, self._written) as jobs:
             if sent:
                 ship(self._session)
                 jobs.begin(task_batches(sent, self.jobs), _WAVE_FOR_EACH * self.jobs)
@@ -147,7 +148,7 @@ class SparkEngine:
         if not self._written.tables and rows < SQL_ROWS_MIN:
             return DuckSql()
         written = self._written
-        sql = SparkSql(self._session, rows + written.count, {"scanned": (tuple(written.tables), _RUNS)})
+        sql = SparkSql(self._users, rows + written.count, {"scanned": (tuple(written.tables), _RUNS)})
         self._opened.append(sql)
         return sql
 
@@ -184,8 +185,11 @@ class _Jobs:
     cancelled.
     """
 
-    def __init__(self, session: SparkSession, rate_max: float | None, written: _WrittenRuns) -> None:
+    def __init__(
+        self, session: SparkSession, users: SparkSession, rate_max: float | None, written: _WrittenRuns
+    ) -> None:
         self._session = session
+        self._users = users
         self._rate_max = rate_max
         self._written = written
         self._tag = f"ledgerstore-{uuid.uuid4()}"
@@ -226,7 +230,7 @@ class _Jobs:
             self._session.sparkContext.setJobDescription(words)
         rows = _BATCHES.whole((number, pickle.dumps(batch)) for number, batch in enumerate(wave))
         # From a single partition rows are dealt one by one: each batch has a partition of its own.
-        frame = self._session.createDataFrame(rows).coalesce(1).repartition(len(wave))
+        frame = frame_of(rows, self._session, self._users).coalesce(1).repartition(len(wave))
         has_runs = any(isinstance(task, ScanTask) for batch in wave for _, task in batch)
         if not (self._written.writes and has_runs):
             runner = _BatchRunner(rate_max, RESULT_ROWS_MAX // len(wave))

@@ -27,6 +27,9 @@ from recovery.audit.spark.java import SparkUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
 THIS_MACHINE = "local[*]"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 WAREHOUSE = "spark.sql.warehouse.dir"
@@ -71,6 +74,18 @@ def open_session(master: str | None = None, settings: Mapping[str, str] = _NOTHI
     # A query of a source with filters fails without this setting, which an active session may lack.
     session.conf.set(PUSHDOWN, "true")
     return session
+
+
+def frame_of(rows: pa.Table, session: SparkSession, users: SparkSession) -> DataFrame:
+    """Return the rows as a frame of a session that was made from the user's one.
+
+    `createDataFrame` makes its session the active one of the program. So the user's session makes a frame,
+    too: otherwise the user's program would go on with a session in which its views and settings are missing.
+    """
+    frame = session.createDataFrame(rows)
+    if not is_of_connect(users):
+        users.createDataFrame([], "nothing int")
+    return frame
 
 
 def _new_session(master: str | None, settings: Mapping[str, str]) -> SparkSession:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from recovery.audit.spark.session import frame_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -45,6 +47,7 @@ class SparkSql:
         written, with the columns to be used: their rows belong to the table of that name, too.
         """
         self._rows_written = written
+        self._users = session
         self._session = session.newSession()
         self._prefix = f"ledgerstore_{uuid.uuid4().hex}"
         self._written: list[str] = []
@@ -68,10 +71,10 @@ class SparkSql:
             self._session.sql(f"DROP TABLE IF EXISTS {name}")
 
     def put(self, name: str, table: pa.Table) -> None:
-        self._session.createDataFrame(table).createOrReplaceTempView(name)
+        frame_of(table, self._session, self._users).createOrReplaceTempView(name)
 
     def put_columns(self, name: str, columns: Columns) -> None:
-        frame = self._session.createDataFrame(pa.table(dict(columns)))
+        frame = frame_of(pa.table(dict(columns)), self._session, self._users)
         names, table = self._rows_written.get(name, ((), None))
         if table is not None:
             chosen = [column for column, _ in table.columns]

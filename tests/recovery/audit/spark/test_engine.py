@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pytest
 import small_stores
 import spark_session
@@ -74,6 +75,20 @@ def test_results_are_those_of_the_same_tasks_in_this_process(engine: SparkEngine
     here: list[int] = []
     assert found == {done.number: without_duration(done.part) for done in Serial().run(tasks, here.append)}
     assert sum(read) == sum(here) > 0
+
+
+def test_the_active_session_of_the_program_stays_the_active_one(
+    spark: SparkSession, engine: SparkEngine, tmp_path: Path
+) -> None:
+    from recovery.audit.spark.sql import SparkSql
+
+    done = list(engine.run(scans(small_stores.make(tmp_path / "store")), unwatched))
+    assert done
+    assert type(spark).getActiveSession() is spark
+    with SparkSql(spark) as sql:
+        sql.put_columns("some", {"number": np.arange(3)})
+        assert sql.rows("SELECT count(*) FROM some") == [(3,)]
+    assert type(spark).getActiveSession() is spark
 
 
 def test_too_many_runs_stay_where_they_are_and_are_in_the_queries(
