@@ -18,6 +18,7 @@ from equivalent_mutants import EQUIVALENT
 from machine_mutants import MODULES, file_of, mutants_of, mutated
 from mutants import MutantTally
 from planted_bugs import PLANTED, PlantedBug
+from sampling import every
 from statement_records import changed_share, numbered_functions, renumbered
 
 ROOT = Path(__file__).parent.parent
@@ -157,15 +158,17 @@ def test_every_machine_made_mutant_is_different_code_that_compiles() -> None:
             compile(ast.fix_missing_locations(tree), module, "exec")
 
 
+@pytest.mark.sampled
 def test_an_equivalent_mutant_still_makes_the_change_that_was_judged() -> None:
-    judged = {tuple(one.mutant.split(":")[:2]) for one in EQUIVALENT}
+    judged_ones = every(3, EQUIVALENT)
+    judged = {tuple(one.mutant.split(":")[:2]) for one in judged_ones}
     changes = {
         one.name: one.change
         for module, functions in groupby(sorted(judged), key=itemgetter(0))
         for one in mutants_of(ROOT, module, {name for _, name in functions})
     }
 
-    assert [one.mutant for one in EQUIVALENT if changes.get(one.mutant) != one.change] == []
+    assert [one.mutant for one in judged_ones if changes.get(one.mutant) != one.change] == []
     assert all(one.why for one in EQUIVALENT)
     assert len({one.mutant for one in EQUIVALENT}) == len(EQUIVALENT)
 

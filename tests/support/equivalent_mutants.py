@@ -867,6 +867,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "A log whose live bytes are unknown has no share, and is kept for that reason before.",
     ),
     Equivalent(
+        "storage.gc.exact:examine:number.1",
+        "0 → 1",
+        "The number of checkpoints that had ended is of use to a move only, and this walk moves nothing.",
+    ),
+    Equivalent(
         "storage.gc.exact:examine:swap.1",
         "for found in victim.chunks(): if isinstance(foun … nd)) yield AT_ONCE ↔ dead = "
         "DeadRecords(log_id, LedgerLookups(state, visible, record_of))",
