@@ -35,6 +35,7 @@ def test_the_collector_of_the_page_prints_metrics(tmp_path: Path) -> None:
     assert set(alarms) <= set(figures)
 
 
+@pytest.mark.slow
 def test_the_program_about_space_collects(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", recipe("Space")], cwd=tmp_path, capture_output=True, text=True, check=True

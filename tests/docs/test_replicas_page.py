@@ -19,6 +19,7 @@ FILE, PROGRAM, SHOWN = (
 )
 
 
+@pytest.mark.slow
 def test_the_example_prints_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
