@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from recovery.audit.cache.part_cache import CachedPart, PartCache
-    from recovery.audit.cache.part_table import Identity
+    from recovery.audit.cache.part_identity import Identity
     from recovery.audit.engines.sql import SqlEngine
     from recovery.audit.engines.task import AuditTask, TaskEngine
 

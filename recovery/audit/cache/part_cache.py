@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recovery.audit.cache import part_table
-from recovery.audit.cache.part_identity import LogOwner, identity, is_final
-from recovery.audit.cache.part_table import Identity, Label, is_sound
+from recovery.audit.cache.part_identity import Identity, LogOwner, identity, is_final
+from recovery.audit.cache.part_table import Label, is_sound
 from recovery.audit.cache.settings_fingerprint import SettingsFingerprint
 from storage.disk import filenames
 from storage.disk.posix import PosixDirectory

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recovery.audit.cache.part_table import Identity, encodable, short_digest
 from storage.entrylog.format import HEADER_SIZE, LogHeader
 
 if TYPE_CHECKING:
@@ -15,6 +15,43 @@ if TYPE_CHECKING:
     from recovery.audit.model.scan_results import LogPart
     from recovery.audit.scan.entry_log import ScanLog
     from recovery.audit.snapshot.inventory import StoreInventory
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Identifies bytes of a file."""
+
+    store: str
+    log_id: int
+    start: int
+    end: int
+    begins_at: int | None
+    """Where the first record was said to begin."""
+    file_size: int
+    mtime_ns: int
+    inode: int
+    head: str
+    """A digest of the log's header."""
+
+    @property
+    def name(self) -> str:
+        """The prefix of the names of its parts. It is the same when the log has changed."""
+        begins = "any" if self.begins_at is None else f"{self.begins_at:x}"
+        return f"{short_digest(self.store.encode())}-{self.log_id:x}-{self.start:x}-{self.end:x}-{begins}-"
+
+    def fits(self, part: LogPart) -> bool:
+        """Return whether the part describes these bytes, by its own fields."""
+        mine = (self.log_id, self.start, self.end, self.file_size)
+        return mine == (part.log_id, part.start, part.end, part.file_size)
+
+
+def encodable(text: str) -> str:
+    """Return a text that a table can have: bytes of a file name that are not UTF-8 are spelt out."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def short_digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

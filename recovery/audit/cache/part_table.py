@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recovery.audit.cache.part_identity import Identity, encodable
 from recovery.audit.model.runs import RUN
 from recovery.audit.model.scan_results import FlawAt, FlawKind, LogPart, MapRecord
 from storage.entry.model import DigestType
@@ -111,34 +112,6 @@ class NotAPart(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Identifies bytes of a file."""
-
-    store: str
-    log_id: int
-    start: int
-    end: int
-    begins_at: int | None
-    """Where the first record was said to begin."""
-    file_size: int
-    mtime_ns: int
-    inode: int
-    head: str
-    """A digest of the log's header."""
-
-    @property
-    def name(self) -> str:
-        """The prefix of the names of its parts. It is the same when the log has changed."""
-        begins = "any" if self.begins_at is None else f"{self.begins_at:x}"
-        return f"{short_digest(self.store.encode())}-{self.log_id:x}-{self.start:x}-{self.end:x}-{begins}-"
-
-    def fits(self, part: LogPart) -> bool:
-        """Return whether the part describes these bytes, by its own fields."""
-        mine = (self.log_id, self.start, self.end, self.file_size)
-        return mine == (part.log_id, part.start, part.end, part.file_size)
-
-
-@dataclass(frozen=True, slots=True)
 class Label:
     """How and when a part was read."""
 
@@ -156,15 +129,6 @@ class LabelledPart(NamedTuple):
 
     label: Label
     part: LogPart
-
-
-def encodable(text: str) -> str:
-    """Return a text that a table can have: bytes of a file name that are not UTF-8 are spelt out."""
-    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
-
-
-def short_digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def is_sound(part: LogPart) -> bool:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from sampling import many
 
 from recovery.audit.cache import part_table
-from recovery.audit.cache.part_table import Identity, Label, LabelledPart
+from recovery.audit.cache.part_identity import Identity
+from recovery.audit.cache.part_table import Label, LabelledPart
 from recovery.audit.model.runs import RUN
 from recovery.audit.model.scan_results import FlawAt, FlawKind, LogPart, MapRecord
 from storage.entry.model import DigestType
