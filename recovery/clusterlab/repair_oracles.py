@@ -351,7 +351,7 @@ class ClusterOracles:
         for bookie in segment.bookies:
             if self.is_absent_since(bookie, since):
                 raise InvariantViolated("O6", f"a mark goes, and a ledger grows on {bookie}")
-        # What is acknowledged later was sent, or sent again, to a bookie that was back.
+        # An entry that is acknowledged later was sent, or sent again, to a bookie that was back.
         for entry_id in range(segment.first_entry, ledger.acknowledged_at(since) + 1):
             named = {segment.bookies[index] for index in ledger.quorums.write_set(entry_id)}
             for bookie in sorted(named & suspects):

@@ -56,7 +56,7 @@ class FindingRecord:
     audits: int = 1
     """How many audits have found it."""
     store_key: str = ""
-    """What the store is known by whatever its path is; empty in a record of an earlier version."""
+    """The key of the store, which does not depend on its path; empty in a record of an earlier version."""
 
     @property
     def identity(self) -> Identity:

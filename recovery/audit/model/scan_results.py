@@ -65,7 +65,7 @@ class MapRecord:
 
 
 MAPPED = np.dtype([("record", "<i8"), ("file", "<i8"), ("ledger", "<i8"), ("size", "<i8")])
-"""What the ledgers map of a log says of one ledger. `record` is the offset of its record."""
+"""Rows of ledgers maps: the size of one ledger in a log. `record` is the offset of the map's record."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

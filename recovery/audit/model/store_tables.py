@@ -1,4 +1,4 @@
-"""What the report and further reads ask of the rows of one store in the tables of an audit."""
+"""The rows of one store in the tables of an audit, as the report and further reads ask for them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def put_parts(sql: SqlEngine, parts: Iterable[tuple[int, int, str]]) -> None:
 
 
 class LedgerSums(NamedTuple):
-    """What a file, or the part of an index that points into a log, has of one ledger."""
+    """Sums of one ledger in a file, or in the part of an index that points into a log."""
 
     source: str
     file: int

@@ -29,7 +29,7 @@ class FileRow:
     state: str
     found: FindingCounts
     titles: tuple[str, ...]
-    """What was found, without repetition, the gravest first."""
+    """The titles of its findings, each once, the gravest first."""
     first: Finding
     """The gravest finding, the first of its kind in the file."""
 

@@ -53,11 +53,11 @@ class Spot(NamedTuple):
     end: int
     file: FileContent | None = None
     other: bytes = b""
-    """What is written there."""
+    """The bytes that the damage writes there."""
 
 
 class Trace(enum.Enum):
-    """What the damage leaves at its place."""
+    """The trace that damage leaves at its place."""
 
     WRONG_BYTES = enum.auto()
     MISLEADING = enum.auto()

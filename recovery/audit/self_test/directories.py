@@ -220,7 +220,7 @@ def _no_file(content: StoreContent, copy: StoreCopy, dice: Random) -> PlantedDam
     what, make = dice.choice(_KINDS_OF_FILES)
     copy.inside(path).unlink(missing_ok=True)
     make(copy.inside(path))
-    # What the file held is missed too, and the other files have to be verified nevertheless.
+    # The content of the file is missing, too, and the other files have to be verified nevertheless.
     also = frozenset(
         {
             "ELG-005",

@@ -91,7 +91,7 @@ Alternatives = tuple[Expected, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedDamage:
-    """What was damaged, and the findings that follow."""
+    """The damaged places, and the findings that follow from them."""
 
     name: str
     file: str

@@ -158,7 +158,7 @@ def _file_states(source: Path) -> dict[str, tuple[int, int]]:
 
 
 class KillPoint(NamedTuple):
-    """What a kill before a step leaves."""
+    """The files that a kill before a step leaves."""
 
     root: Path
     step: str

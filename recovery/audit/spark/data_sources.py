@@ -105,7 +105,7 @@ class FilePartition(InputPartition):
 
 
 _RESTRICTED = ("entries", "runs")
-"""The tables whose rows are only those of the chosen ids. Of the others whole files are left out."""
+"""The tables that yield only rows of the chosen ids. The others leave out whole files, and no single rows."""
 
 
 class _FileReader(DataSourceReader):
